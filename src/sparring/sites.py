@@ -1,0 +1,184 @@
+"""Sites: where a perturbation acts. A site is a plain description; it finds its place in any model that it is given.
+
+A perturbation of activations has the shape `[sequences, tokens, hidden]` (leading dimensions of `input_ids` flattened, as models
+do with multiple choice), or `[sequences, hidden]` behind a pooler. One of a matrix is `[1, rows, columns]`: one example.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from sparring import anatomy
+from sparring.errors import InputError
+from sparring.inject import OutputShift, Perturbation, WeightShift
+
+
+@dataclass(frozen=True)
+class Target:
+    """A site as found in one model: what the probe of the first batch saw there.
+
+    Attributes:
+        name: the module or parameter, as the model calls it.
+        module: the module whose output is perturbed, or that owns the parameter.
+        shape: the trailing sizes of a perturbation that don't depend on the batch.
+        by_token: whether there is a vector per token, not per sequence.
+        dtype: of the perturbation: at least float32.
+        device: of the perturbation.
+        norm: the mean Euclidean norm of a vector there: the natural unit of sizes.
+    """
+
+    name: str
+    module: nn.Module
+    shape: tuple[int, ...]
+    by_token: bool
+    dtype: torch.dtype
+    device: torch.device
+    norm: float
+
+
+class Site(ABC):
+    """Where a perturbation acts."""
+
+    @abstractmethod
+    def find(self, model: nn.Module) -> tuple[str, nn.Module]:
+        """The name of the place, and the module there."""
+
+    @abstractmethod
+    def target(self, model: nn.Module, batch: Any, output: Tensor) -> Target:
+        """The place with its measures; `output` is what the module returned for `batch`."""
+
+    @abstractmethod
+    def support(self, target: Target, batch: Any) -> Tensor:
+        """1 where a perturbation may act, 0 elsewhere (padding); shaped like the perturbation."""
+
+    @abstractmethod
+    def shift(self, model: nn.Module, target: Target, delta: Tensor) -> Perturbation:
+        """The context manager under which `model` computes with `delta`."""
+
+    per_example: ClassVar[bool] = True
+    """Whether each example has a perturbation of its own; a matrix's is shared by the batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Activations(Site):
+    """The output of a module, one vector per token or per sequence.
+
+    Args:
+        input_ids: the key of the token ids in a batch; their shape says how many sequences and tokens there are.
+        mask: the key of the attention mask in a batch, 1 or True for real tokens; where a batch has none, tokens that
+            are the embedding's `padding_idx` count as padding.
+        call: which of the module's calls in a forward is meant, where it is called more than once.
+    """
+
+    input_ids: str = "input_ids"
+    mask: str = "attention_mask"
+    call: int = 0
+
+    def target(self, model: nn.Module, batch: Any, output: Tensor) -> Target:
+        name, module = self.find(model)
+        sequences, tokens = self._ids(batch).shape
+        leading = tuple(output.shape[:-1])
+        if leading not in ((sequences, tokens), (sequences,)):
+            raise InputError(
+                f"{name or type(model).__name__} returns {list(output.shape)} for {sequences} sequences of {tokens} tokens: not one "
+                f"vector per token or sequence; choose another module with site=Output('...')"
+            )
+        by_token = len(leading) == 2
+        wide = torch.promote_types(output.dtype, torch.float32)
+        norms = torch.linalg.vector_norm(output.to(wide), dim=-1)
+        real = self._real(module, batch, by_token=by_token).to(norms.device)
+        mean = float((norms * real).sum() / real.sum().clamp(min=1))
+        return Target(name, module, (output.shape[-1],), by_token, wide, output.device, mean)
+
+    def support(self, target: Target, batch: Any) -> Tensor:
+        real = self._real(target.module, batch, by_token=target.by_token)
+        real = real.to(target.device, target.dtype)
+        return real[..., None].expand(*real.shape, *target.shape)
+
+    def shift(self, model: nn.Module, target: Target, delta: Tensor) -> Perturbation:
+        return OutputShift(target.module, delta, call=self.call)
+
+    def _ids(self, batch: Any) -> Tensor:
+        if not isinstance(batch, Mapping) or self.input_ids not in batch:
+            has = f"has {sorted(batch)}" if isinstance(batch, Mapping) else f"is a {type(batch).__name__}"
+            raise InputError(
+                f"no {self.input_ids!r} in the batch, which {has}: pass a dict, and the key of its token ids as "
+                f"site=Embeddings(input_ids='...')"
+            )
+        ids: Tensor = batch[self.input_ids]
+        return ids.reshape(-1, ids.shape[-1])
+
+    def _real(self, module: nn.Module, batch: Any, *, by_token: bool) -> Tensor:
+        ids = self._ids(batch)
+        if not by_token:
+            return torch.ones(ids.shape[0], device=ids.device)
+        mask = batch.get(self.mask)
+        if mask is not None and mask.numel() == ids.numel():
+            return (mask.reshape(ids.shape) != 0).to(torch.float32)
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            return (ids != module.padding_idx).to(torch.float32)
+        return torch.ones(ids.shape, device=ids.device)
+
+
+@dataclass(frozen=True)
+class Embeddings(_Activations):
+    """The output of the word embeddings: the default. An encoder-decoder's encoder's only.
+
+    `input_ids` stay in the call, so that positions, types and what else the model makes of them are as they were.
+    """
+
+    def find(self, model: nn.Module) -> tuple[str, nn.Module]:
+        return anatomy.word_embeddings(model)
+
+
+@dataclass(frozen=True)
+class Output(_Activations):
+    """The output of any module, by its name in `model.named_modules()`: a layer, a pooler, an embedding block."""
+
+    module: str
+
+    def find(self, model: nn.Module) -> tuple[str, nn.Module]:
+        return self.module, anatomy.module_named(model, self.module)
+
+
+@dataclass(frozen=True)
+class Weight(Site):
+    """A parameter, by its name in `model.named_parameters()`, or the embedding matrix: the idiom of copied FGM and PGD code.
+
+    The batch shares one perturbation; a token moves alike wherever it occurs; a tied output layer moves too.
+
+    Args:
+        name: the parameter's name; the matrix of the word embeddings where none is given.
+    """
+
+    name: str = ""
+    per_example: ClassVar[bool] = False
+
+    def find(self, model: nn.Module) -> tuple[str, nn.Module]:
+        name = self.name
+        if not name:
+            owner, _ = anatomy.word_embeddings(model)
+            name = f"{owner}.weight" if owner else "weight"
+        anatomy.parameter_named(model, name)
+        return name, anatomy.module_named(model, name.rpartition(".")[0])
+
+    def target(self, model: nn.Module, batch: Any, output: Tensor) -> Target:
+        name, module = self.find(model)
+        weight = anatomy.parameter_named(model, name)
+        if weight.numel() == 0:
+            raise InputError(f"{name} is empty here, as under ZeRO-3: perturb activations, site=Embeddings()")
+        wide = torch.promote_types(weight.dtype, torch.float32)
+        norm = float(torch.linalg.vector_norm(weight.detach().to(wide), dim=-1).mean())
+        return Target(name, module, tuple(weight.shape), False, wide, weight.device, norm)
+
+    def support(self, target: Target, batch: Any) -> Tensor:
+        return torch.ones(1, *target.shape, dtype=target.dtype, device=target.device)
+
+    def shift(self, model: nn.Module, target: Target, delta: Tensor) -> Perturbation:
+        return WeightShift(anatomy.unwrap(model), {target.name: delta[0]})
