@@ -18,7 +18,7 @@ WRAPPED = ("module", "_orig_mod")  # DDP, DataParallel, FSDP, DeepSpeed; torch.c
 class HasInputEmbeddings(Protocol):
     """Hugging Face's protocol."""
 
-    def get_input_embeddings(self) -> nn.Module: ...
+    def get_input_embeddings(self) -> nn.Module | None: ...
 
 
 @runtime_checkable
@@ -31,7 +31,7 @@ class HasEncoder(Protocol):
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The model inside DistributedDataParallel, torch.compile and their like: wrappers with one child of a known name."""
+    """The model inside DistributedDataParallel, torch.compile and their like: one child of a known name."""
     while len(model._modules) == 1 and (name := next(iter(model._modules))) in WRAPPED:
         inner = model._modules[name]
         assert inner is not None
@@ -42,45 +42,59 @@ def unwrap(model: nn.Module) -> nn.Module:
 def word_embeddings(model: nn.Module) -> tuple[str, nn.Module]:
     """The name and the module that turns token ids into vectors; an encoder-decoder's encoder's.
 
+    It is what `get_input_embeddings()` of the model, or of the one Hugging Face model in it, says; else the
+    only `nn.Embedding` in the model.
+
     Raises:
-        InputError: the model names none, or several could be meant.
+        InputError: there is none, or several could be meant.
     """
     model = unwrap(model)
-    owner = model
-    if isinstance(model, HasEncoder) and model.config.is_encoder_decoder:
-        owner = model.get_encoder()
-    if isinstance(owner, HasInputEmbeddings):
-        try:
-            module = owner.get_input_embeddings()
-        except NotImplementedError:
-            module = None
-        if isinstance(module, nn.Module):
-            return name_of(model, module), module
-    found = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Embedding)]
+    named = [module for owner in _owners(model) if (module := _input_embeddings(owner)) is not None]
+    found = named or [module for module in model.modules() if isinstance(module, nn.Embedding)]
     if len(found) == 1:
-        return found[0]
-    what = f"several embeddings ({', '.join(name for name, _ in found)})" if found else "no word embeddings"
+        return name_of(model, found[0]), found[0]
+    names = ", ".join(name_of(model, module) for module in found)
+    what = f"several embeddings ({names})" if found else "no word embeddings"
     raise InputError(
         f"{type(model).__name__} has {what}: say where to perturb, site=Output('name of a module') or "
-        f"get_input_embeddings() on the model"
+        "get_input_embeddings() on the model"
     )
+
+
+def _owners(model: nn.Module) -> list[nn.Module]:
+    """The outermost modules that say what their word embeddings are."""
+    if isinstance(model, HasInputEmbeddings):
+        return [model]
+    return [owner for child in model.children() for owner in _owners(child)]
+
+
+def _input_embeddings(owner: nn.Module) -> nn.Module | None:
+    if isinstance(owner, HasEncoder) and owner.config.is_encoder_decoder:
+        owner = owner.get_encoder()
+    if not isinstance(owner, HasInputEmbeddings):
+        return None
+    try:
+        return owner.get_input_embeddings()
+    except NotImplementedError:
+        return None
 
 
 def name_of(model: nn.Module, module: nn.Module) -> str:
     """The first name under which `model` knows `module`."""
-    for name, candidate in model.named_modules():
-        if candidate is module:
-            return name
+    names: dict[nn.Module, str] = {candidate: name for name, candidate in model.named_modules()}
+    if module in names:
+        return names[module]
     raise InputError(f"{type(module).__name__} is no module of {type(model).__name__}")
 
 
 def module_named(model: nn.Module, name: str) -> nn.Module:
     """The module of that name; names are those of `model.named_modules()`."""
-    return _named("module", name, dict(unwrap(model).named_modules()), type(unwrap(model)).__name__)
+    found: dict[str, nn.Module] = dict(unwrap(model).named_modules())
+    return _named("module", name, found, type(unwrap(model)).__name__)
 
 
 def parameter_named(model: nn.Module, name: str) -> nn.Parameter:
-    """The parameter of that name; names are those of `model.named_parameters()`, aliases of tied weights included."""
+    """The parameter of that name, as in `model.named_parameters()`; a tied weight has several."""
     found = dict(unwrap(model).named_parameters(remove_duplicate=False))
     return _named("parameter", name, found, type(unwrap(model)).__name__)
 

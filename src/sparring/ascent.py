@@ -25,13 +25,15 @@ def gradient(game: Game, objective: Objective, delta: Tensor) -> Tensor:
     delta = delta.detach().requires_grad_()
     value = objective(delta)
     if not value.requires_grad:
-        raise InputError("the objective doesn't depend on the perturbation: is the model run under no_grad, or detached?")
+        raise InputError("the objective doesn't depend on the perturbation: detached, or under no_grad?")
     with game.recomputable():
         (grad,) = torch.autograd.grad(value, delta, allow_unused=True)
     return game.finite(grad)
 
 
-def ascend(game: Game, objective: Objective, delta: Tensor, ball: Ball, steps: int, step_size: float) -> Tensor:
+def ascend(
+    game: Game, objective: Objective, delta: Tensor, ball: Ball, *, steps: int, step_size: float
+) -> Tensor:
     """`delta` after `steps` projected ascent steps of norm `step_size` (in the game's units)."""
     for _ in range(steps):
         delta = ball.ascend(delta, gradient(game, objective, delta), step_size)

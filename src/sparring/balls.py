@@ -1,10 +1,12 @@
 """Balls: how far a perturbation may go, and which way is up.
 
-A perturbation `delta` has the shape `[examples, ..., hidden]`; a perturbed matrix is one example, `[1, rows, columns]`.
-Every function works on each example alone (`over="example"`, one norm over all its tokens) or on each token alone
-(`over="token"`, one norm over the last dimension), and keeps the dimensions it reduces.
+A perturbation `delta` has the shape `[examples, ..., hidden]`; a perturbed matrix is one example,
+`[1, rows, columns]`. Every function works on each example alone (`over="example"`, one norm over all its
+tokens) or on each token alone (`over="token"`, one norm over the last dimension), and keeps the dimensions it
+reduces.
 
-Zero gradients give zero steps; rows without support get a zero start; gradients too large to square don't overflow.
+Zero gradients give zero steps; rows without support get a zero start; numbers too large to square don't
+overflow.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ class Ball(ABC):
     """All perturbations of norm at most `radius`, and the geometry that goes with the norm.
 
     Args:
-        radius: the largest norm, infinite by default; published scripts that write 0 for "no bound" mean infinity.
+        radius: the largest norm, infinite by default, which published scripts write as 0.
         over: what one norm is taken over, a whole `"example"` or each `"token"`.
-        step: the direction of an ascent step, `"steepest"` (most ascent for a step of this norm: the sign for Linf,
-            one coordinate for L1) or `"scaled"` (the gradient divided by its norm; the same thing for L2).
+        step: the direction of an ascent step, `"steepest"` (most ascent for a step of this norm: the sign for
+            Linf, one coordinate for L1) or `"scaled"` (the gradient divided by its norm; the same thing for
+            L2).
     """
 
     radius: float = math.inf
@@ -36,12 +39,13 @@ class Ball(ABC):
     step: Literal["steepest", "scaled"] = "steepest"
 
     def __post_init__(self) -> None:
+        name = type(self).__name__
         if not self.radius >= 0:
-            raise InputError(f"{type(self).__name__}: radius is {self.radius}, but must be 0 or more")
+            raise InputError(f"{name}: radius is {self.radius}, but must be 0 or more")
         if self.over not in ("example", "token"):
-            raise InputError(f"{type(self).__name__}: over is {self.over!r}, but must be 'example' or 'token'")
+            raise InputError(f"{name}: over is {self.over!r}, but must be 'example' or 'token'")
         if self.step not in ("steepest", "scaled"):
-            raise InputError(f"{type(self).__name__}: step is {self.step!r}, but must be 'steepest' or 'scaled'")
+            raise InputError(f"{name}: step is {self.step!r}, but must be 'steepest' or 'scaled'")
 
     def _dims(self, x: Tensor) -> tuple[int, ...]:
         return tuple(range(1, x.ndim)) if self.over == "example" else (x.ndim - 1,)
@@ -52,7 +56,7 @@ class Ball(ABC):
 
     @abstractmethod
     def steepest(self, grad: Tensor) -> Tensor:
-        """The direction of norm 1 along which a linear function with this gradient rises most; 0 where it is 0."""
+        """The direction of norm 1 that rises most along this gradient; 0 where the gradient is 0."""
 
     @abstractmethod
     def project(self, delta: Tensor) -> Tensor:
@@ -64,7 +68,6 @@ class Ball(ABC):
 
     def unit(self, x: Tensor) -> Tensor:
         """`x` divided by its norm; 0 where it is 0."""
-        x = x / _peak(x, self._dims(x))  # the norm of a huge gradient would overflow, that of a tiny one vanish
         return x / _nonzero(self.norm(x))
 
     def spread(self, support: Tensor, generator: Generator | None = None) -> Tensor:
@@ -91,7 +94,9 @@ class L2(Ball):
     """The Euclidean ball."""
 
     def norm(self, x: Tensor) -> Tensor:
-        return torch.linalg.vector_norm(x, dim=self._dims(x), keepdim=True)
+        peak = _peak(x, self._dims(x))  # squares of huge numbers would overflow, those of tiny ones vanish
+        norm: Tensor = peak * torch.linalg.vector_norm(x / peak, dim=self._dims(x), keepdim=True)
+        return norm
 
     def steepest(self, grad: Tensor) -> Tensor:
         return self.unit(grad)
@@ -155,4 +160,5 @@ def _nonzero(norm: Tensor) -> Tensor:
 
 
 def _peak(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The largest absolute coordinate."""
     return _nonzero(x.abs().amax(dims, keepdim=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ def backward(loss: Tensor) -> None:
 
 
 def outputs_of(value: Any) -> Outputs:
-    """Read what a `forward=` returned: a loss, a tuple (loss, logits, ...), or a mapping with `loss` and `logits`."""
+    """Read what a `forward=` returned: a loss, a tuple (loss, logits, ...), or a mapping with both."""
     if isinstance(value, Tensor):
         return Outputs(value, None, value)
     if isinstance(value, Mapping):
@@ -47,8 +47,8 @@ def outputs_of(value: Any) -> Outputs:
     if isinstance(value, tuple) and value:
         return Outputs(value[0], value[1] if len(value) > 1 else None, value)
     raise InputError(
-        f"the forward returned {type(value).__name__}: return a loss, a tuple (loss, logits) or a dict with both; "
-        f"for a model that returns no loss pass forward=lambda model, batch: (loss, logits)"
+        f"the forward returned {type(value).__name__}: return a loss, a tuple (loss, logits) or a dict with "
+        "both; for a model that returns no loss pass forward=lambda model, batch: (loss, logits)"
     )
 
 
@@ -60,11 +60,13 @@ class Game:
         model: the model, as the loop calls it.
         batch: what the loop passes to `forward`.
         site, target: where the perturbation acts, and what the probe found there.
-        unit: the Euclidean length that a perturbation of norm 1 has; sizes are the same for every model in these units.
-        weight: the share of this micro-batch in the optimizer step, for regularisers, which are means over examples.
-        loss_weight: the factor on the task loss; `weight`, but where the loop's `forward` has scaled the loss already.
-        step: the optimizer step that the batch belongs to, counted from 0.
+        unit: the Euclidean length of a perturbation of norm 1, so that sizes are the same for every model.
         stream: keeps dropout masks over the passes, and the global random stream as one pass leaves it.
+        step: the optimizer step that the batch belongs to, counted from 0.
+        forward, step_back: how the loop runs a forward and a backward.
+        weight: the micro-batch's share of the optimizer step, for regularisers: they are means over examples.
+        loss_weight: the factor on the task loss: `weight`, unless the loop's `forward` has scaled it already.
+        skipped: how many examples had a gradient that is not finite, over all ascent steps.
     """
 
     model: nn.Module
@@ -79,17 +81,16 @@ class Game:
     weight: float = 1.0
     loss_weight: float = 1.0
     skipped: Tensor | None = None
-    _last: Perturbation | None = field(default=None, init=False)
+    _pending: list[Perturbation | None] = field(default_factory=list, init=False)
 
     def outputs(self, delta: Tensor | None = None) -> Outputs:
         """One forward, with the perturbation `delta` (in units) or without any."""
-        with self.stream.one_pass():
-            if delta is None:
-                self._last = None
-                return outputs_of(self.forward(self.model, self.batch))
-            self._last = shift = self.site.shift(self.model, self.target, delta * self.unit)
-            with shift, recomputed_under(self.model, shift):
-                return outputs_of(self.forward(self.model, self.batch))
+        shift = None if delta is None else self.site.shift(self.model, self.target, delta * self.unit)
+        with self.stream.one_pass(), shift or nullcontext(), recomputed_under(self.model, shift) as bound:
+            outputs = outputs_of(self.forward(self.model, self.batch))
+        if torch.is_grad_enabled() and not bound:
+            self._pending.append(shift)
+        return outputs
 
     def loss(self, delta: Tensor | None = None) -> Tensor:
         """The task loss as a function of the perturbation, weighted as the loop weighs it; a scalar."""
@@ -98,7 +99,7 @@ class Game:
             what = "no loss" if loss is None else f"a loss of shape {list(loss.shape)}, not a scalar"
             raise InputError(
                 f"{type(self.model).__name__} returned {what}: put labels into the batch, or pass "
-                f"forward=lambda model, batch: (loss, logits)"
+                "forward=lambda model, batch: (loss, logits)"
             )
         return loss if self.loss_weight == 1.0 else loss * self.loss_weight
 
@@ -108,7 +109,7 @@ class Game:
             self.step_back(loss)
 
     def backward_and_grad(self, loss: Tensor, delta: Tensor) -> Tensor:
-        """`backward`, and the gradient at the leaf `delta` out of the same pass. Not finite: 0, and counted."""
+        """`backward`, and the gradient at the leaf `delta` out of the same pass; `finite`."""
         self.backward(loss)
         grad, delta.grad = delta.grad, None
         return self.finite(grad)
@@ -126,12 +127,13 @@ class Game:
         return Generator(self.target.device).manual_seed(self.stream.own.getrandbits(62))
 
     def finite(self, grad: Tensor | None) -> Tensor:
-        """`grad` with 0 for examples in which anything is not finite; they are counted, and don't step."""
+        """`grad` with 0 on padding, and in examples where it is not finite, which are counted."""
         if grad is None:
             raise InputError(
-                f"the loss doesn't depend on the output of {self.target.name or 'the model'}: is it detached, or computed "
-                f"without gradients?"
+                f"no gradient reaches {self.target.name or 'the model'}: is its output detached, or used "
+                "under no_grad?"
             )
+        grad = torch.where(self.support() > 0, grad, 0)  # some models let padding leak into the loss
         good = grad.isfinite().flatten(1).all(1).view(-1, *[1] * (grad.ndim - 1))
         bad = (~good).sum()
         self.skipped = bad if self.skipped is None else self.skipped + bad
@@ -139,9 +141,22 @@ class Game:
 
     @contextmanager
     def recomputable(self) -> Iterator[None]:
-        """The last pass's perturbation stays in force for a backward that recomputes parts of the forward."""
-        if self._last is None:
+        """A backward inside finds the pass's perturbation in force, where it recomputes parts of the forward.
+
+        Raises:
+            InputError: a model that checkpoints by itself doesn't tell which of several passes, or calls of
+                the perturbed module, it recomputes.
+        """
+        passes, self._pending = self._pending, []
+        shifts = [shift for shift in passes if shift is not None]
+        if not shifts:
             yield
             return
-        with self._last.at(0):
+        calls = shifts[-1].calls
+        with shifts[-1].at(0):
             yield
+            if shifts[-1].calls > 0 and (len(passes) > 1 or calls > 1):
+                raise InputError(
+                    f"{type(self.model).__name__} recomputes {self.target.name or 'its forward'} by torch's "
+                    "checkpoint, and doesn't tell under which perturbation: turn its checkpointing off"
+                )

@@ -2,18 +2,18 @@
 
     loss = method(model, batch)
 
-leaves the gradient to train on in the parameters' `.grad` and returns the detached loss. Stepping, clipping, scheduling, scaling and
-logging stay with the loop. A method's author writes one function, `play(game)`.
+leaves the gradient to train on in the parameters' `.grad` and returns the detached loss. Stepping, clipping,
+scheduling, scaling and logging stay with the loop. A method's author writes one function, `play(game)`.
 """
 
 from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from inspect import signature
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from weakref import ReferenceType, ref
 
 import torch
@@ -29,18 +29,25 @@ from sparring.sites import Embeddings, Site, Target
 
 logger = logging.getLogger("sparring")
 
+Number = TypeVar("Number", int, float)
+
 
 @dataclass(frozen=True)
 class Passes:
-    """What a batch costs: forwards with a full backward, forwards with an input-only backward, forwards alone."""
+    """What a batch costs.
+
+    Attributes:
+        full: forwards with a full backward.
+        ascent: forwards with an input-only backward.
+        forward: forwards alone.
+    """
 
     full: int = 0
     ascent: int = 0
     forward: int = 0
 
     def __str__(self) -> str:
-        parts = [f"{n} {what}" for n, what in ((self.full, "full"), (self.ascent, "ascent"), (self.forward, "forward")) if n]
-        return " + ".join(parts) or "none"
+        return " + ".join(f"{count} {kind}" for kind, count in asdict(self).items() if count) or "none"
 
 
 @dataclass(frozen=True)
@@ -63,10 +70,11 @@ class Method(nn.Module):
 
     Args:
         site: where the perturbation acts.
-        unit: the length that sizes are given in. None measures the mean norm of a vector at the site once, on the first batch, so
-            that sizes travel between models; 1.0 makes them absolute, as papers print them.
-        dropout: whether all passes of a batch share one dropout mask (`"same"`) or draw their own (`"fresh"`).
-        forward: a callable `(model, batch) -> loss | (loss, logits) | mapping`, for models that return no loss.
+        unit: the length that sizes are given in. None measures the mean norm of a vector at the site once, on
+            a model's first batch, so that sizes travel between models; 1.0 makes them absolute, as papers
+            print them.
+        dropout: whether all passes of a batch share one dropout mask, `"same"`, or draw their own, `"fresh"`.
+        forward: a callable `(model, batch) -> loss | (loss, logits) | mapping`, for models without a loss.
         seed: of the method's own random starts; the global random stream is that of an untouched run.
     """
 
@@ -86,7 +94,7 @@ class Method(nn.Module):
         if dropout not in ("same", "fresh"):
             raise InputError(f"dropout is {dropout!r}, but must be 'same' or 'fresh'")
         self.site = site if site is not None else Embeddings()
-        self.unit = check("unit", unit, above=0) if unit is not None else None
+        self.unit = None if unit is None else check("unit", unit, above=0)
         self.dropout = dropout
         self.call: Forward = forward if forward is not None else call
         self.seed = seed
@@ -94,11 +102,13 @@ class Method(nn.Module):
         self.calls = 0
         self.steps_done = 0.0  # optimizer steps begun: the sum of the micro-batches' shares
         self.skipped = torch.zeros((), dtype=torch.long)
-        self._model: ReferenceType[nn.Module] | None = None  # not a submodule: its weights are not the method's
+        self._measured = unit is None
+        self._model: ReferenceType[nn.Module] | None = None  # no submodule: its weights are not the method's
         self._target: Target | None = None
-        self._versions: tuple[int, int] | None = None  # of the model's and the method's parameters at the first batch
+        self._versions: tuple[int, int] | None = None  # the model's and its own, at its first gradient
+        self._moved = False  # whether an optimizer has moved the own parameters
 
-    # -- what an author writes ---------------------------------------------------------------------------------
+    # -- what an author writes -------------------------------------------------------------------------------
 
     @abstractmethod
     def play(self, game: Game) -> Tensor:
@@ -114,7 +124,8 @@ class Method(nn.Module):
         """What the method promises with these arguments."""
         return Properties(per_example=self.site.per_example)
 
-    # -- what a loop calls -------------------------------------------------------------------------------------
+    # -- what a loop calls -----------------------------------------------------------------------------------
+
     def forward(
         self,
         model: nn.Module,
@@ -130,14 +141,16 @@ class Method(nn.Module):
         Args:
             model: in training mode, as the loop has it (wrapped, compiled, under autocast).
             batch: what `forward` takes; by default the model's keyword arguments.
-            weight: under gradient accumulation, the micro-batch's share of the examples of the optimizer step.
-            loss_weight: the factor on the task loss where it differs: the share of the tokens for a language model, 1.0 for a loop
-                that scales the loss in `forward`.
+            weight: under gradient accumulation, the micro-batch's share of the examples of the optimizer
+                step.
+            loss_weight: the factor on the task loss where it differs: the share of the tokens for a language
+                model, 1.0 for a loop that scales the loss in `forward`.
             forward: for this call, in place of the constructor's.
             backward: how the loop runs a backward, e.g. `accelerator.backward`.
 
         Raises:
-            InputError: the first batch shows that the perturbation would do nothing, or the wrong thing.
+            InputError: the first batch shows that the perturbation would do nothing, or the wrong thing; the
+                second step, that the method's own parameters are in no optimizer.
         """
         run = forward if forward is not None else self.call
         target = self._prepared(model, batch, run)
@@ -165,6 +178,7 @@ class Method(nn.Module):
         self.steps_done += weight
         if game.skipped is not None:
             self.skipped = self.skipped.to(game.skipped.device) + game.skipped
+        self._check_own_parameters(model)
         return loss.detach()
 
     def begin(self, *, total_steps: int, steps_per_epoch: int) -> None:
@@ -182,23 +196,29 @@ class Method(nn.Module):
         figures = {f"adv/{name}": value for name, value in self.figures.read().items()}
         return {**figures, "adv/skipped": float(self.skipped)}
 
-    # -- what authors call -------------------------------------------------------------------------------------
+    # -- what an author calls --------------------------------------------------------------------------------
 
     def report(
-        self, game: Game, *, clean: Tensor | None = None, adversarial: Tensor | None = None, delta_norm: Tensor | None = None
+        self,
+        game: Game,
+        *,
+        clean: Tensor | None = None,
+        adversarial: Tensor | None = None,
+        delta_norm: Tensor | None = None,
     ) -> None:
-        """Note the batch's figures. Losses are as `game.loss` gave them: the shares of an optimizer step add up."""
+        """Note the batch's figures. Losses are as `game.loss` gave them: shares of an optimizer step's."""
         for name, loss in (("loss_clean", clean), ("loss_adv", adversarial)):
             if loss is not None:
                 self.figures.add(name, loss / game.weight, game.weight)
         if delta_norm is not None:
             self.figures.add("delta_norm", delta_norm, game.weight)
 
-    # -- state and description ---------------------------------------------------------------------------------
+    # -- state and description -------------------------------------------------------------------------------
 
     def get_extra_state(self) -> dict[str, Any]:
         """What a resumed run needs to go on bit for bit."""
-        return {"calls": self.calls, "steps_done": self.steps_done, "unit": self.unit, "skipped": int(self.skipped)}
+        skipped = int(self.skipped)
+        return {"calls": self.calls, "steps_done": self.steps_done, "unit": self.unit, "skipped": skipped}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Restore it."""
@@ -207,9 +227,10 @@ class Method(nn.Module):
 
     def describe(self) -> str:
         """The method and its arguments, as they are in force."""
-        names = {name for kind in type(self).__mro__ if issubclass(kind, Method) for name in signature(kind.__init__).parameters}
-        arguments = [f"{name}={value!r}" for name, value in vars(self).items() if name in names]
-        return f"{type(self).__name__}({', '.join(arguments)})"
+        kinds = [kind for kind in type(self).__mro__ if issubclass(kind, Method)]
+        names = {name for kind in kinds for name in signature(kind.__init__).parameters}
+        arguments = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name in names)
+        return f"{type(self).__name__}({arguments})"
 
     def status(self) -> str:
         """One line: the method, where it acts, its sizes and its cost."""
@@ -217,39 +238,40 @@ class Method(nn.Module):
         where = self._target.name or "the model's output"
         return f"{self.describe()} on {where}; 1 unit = {self.unit:.4g}; passes per batch: {self.passes}"
 
-    # -- the first batch ---------------------------------------------------------------------------------------
+    # -- the first batch -------------------------------------------------------------------------------------
 
     def _prepared(self, model: nn.Module, batch: Any, run: Forward) -> Target:
         inner = unwrap(model)
         if self._target is None or self._model is None or self._model() is not inner:
             self._target = probe(model, batch, self.site, run)
-            self._model = ref(inner)
-            if self.unit is None:
+            if self.unit is None or (self._measured and self._model is not None):  # a loaded unit stays
                 self.unit = self._target.norm
+            self._model = ref(inner)
             logger.info("%s", self.status())
-        self._check_own_parameters(inner)
         return self._target
 
     def _check_own_parameters(self, model: nn.Module) -> None:
         """Once the optimizer has moved the model, it must have moved the method's own parameters too."""
         own = [p for p in self.parameters() if p.requires_grad]
-        if not own or self._versions == (0, 0):
+        if self._moved or not own:
             return
         now = sum(p._version for p in model.parameters()), sum(p._version for p in own)
         if self._versions is None:
-            self._versions = now
+            if any(p.grad is not None for p in own):
+                self._versions = now
         elif now[0] > self._versions[0]:
-            if now[1] == self._versions[1]:
+            self._moved = now[1] > self._versions[1]
+            if not self._moved:
                 raise InputError(
-                    f"the parameters of {type(self).__name__} are in no optimizer: add *method.param_groups() to its groups"
+                    f"{type(self).__name__}'s parameters are in no optimizer: add *method.param_groups() to "
+                    "its groups"
                 )
-            self._versions = (0, 0)  # checked
 
 
 SHARE = 1e-6  # shares of an optimizer step add up to 1 within this
 
 
-def check(name: str, value: float, *, above: float | None = None, least: float | None = None) -> Any:
+def check(name: str, value: Number, *, above: float | None = None, least: float | None = None) -> Number:
     """`value`, or an InputError that says what was expected of `name`."""
     if (above is not None and not value > above) or (least is not None and not value >= least):
         expected = f"more than {above:g}" if above is not None else f"{least:g} or more"
@@ -258,4 +280,5 @@ def check(name: str, value: float, *, above: float | None = None, least: float |
 
 
 def _rank() -> int:
-    return torch.distributed.get_rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else 0
+    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return torch.distributed.get_rank() if distributed else 0

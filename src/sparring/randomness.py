@@ -13,24 +13,30 @@ State = list[tuple[torch.device, Tensor]]
 
 
 def devices_of(model: nn.Module) -> list[torch.device]:
-    """The devices whose random state a forward of `model` can draw from: the CPU, and where its parameters are."""
+    """The devices that a forward can draw random numbers on: the CPU, and those of the parameters."""
     found = {p.device for p in model.parameters()} | {b.device for b in model.buffers()}
     return [torch.device("cpu"), *sorted((d for d in found if d.type not in ("cpu", "meta")), key=str)]
 
 
 def capture(devices: Iterable[torch.device]) -> State:
     """The random state of each device."""
-    return [(d, _of(d).get_rng_state() if d.type == "cpu" else _of(d).get_rng_state(d)) for d in devices]
+    return [(d, _state_of(d)) for d in devices]
+
+
+def _state_of(device: torch.device) -> Tensor:
+    if device.type == "cpu":
+        return torch.get_rng_state()
+    state: Tensor = torch.get_device_module(device).get_rng_state(device)
+    return state
 
 
 def restore(state: State) -> None:
     """Set the random state that `capture` returned."""
     for device, value in state:
-        _of(device).set_rng_state(value) if device.type == "cpu" else _of(device).set_rng_state(value, device)
-
-
-def _of(device: torch.device):  # type: ignore[no-untyped-def]  # a module, torch or torch.cuda, with get_rng_state
-    return torch.random if device.type == "cpu" else torch.get_device_module(device)
+        if device.type == "cpu":
+            torch.set_rng_state(value)
+        else:
+            torch.get_device_module(device).set_rng_state(value, device)
 
 
 def seeded(devices: Iterable[torch.device], seed: int) -> State:
@@ -41,8 +47,9 @@ def seeded(devices: Iterable[torch.device], seed: int) -> State:
 class Stream:
     """Leaves the global random stream as one plain pass would, however many passes a batch takes.
 
-    The first pass draws from the global stream. With `same=True` every later pass starts from where the first one did, so that
-    it draws the same dropout masks; otherwise later passes draw fresh masks, seeded by the method's own random numbers.
+    The first pass draws from the global stream. With `same=True` every later pass starts from where the first
+    one did, so that it draws the same dropout masks; otherwise later passes draw fresh masks, seeded by the
+    method's own random numbers.
     """
 
     def __init__(self, devices: list[torch.device], own: Random, *, same: bool) -> None:

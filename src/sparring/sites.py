@@ -1,13 +1,14 @@
-"""Sites: where a perturbation acts. A site is a plain description; it finds its place in any model that it is given.
+"""Sites: where a perturbation acts. A site is a plain description; it finds its place in any model.
 
-A perturbation of activations has the shape `[sequences, tokens, hidden]` (leading dimensions of `input_ids` flattened, as models
-do with multiple choice), or `[sequences, hidden]` behind a pooler. One of a matrix is `[1, rows, columns]`: one example.
+A perturbation of activations has the shape `[sequences, tokens, hidden]` (leading dimensions of `input_ids`
+flattened, as models do with multiple choice), or `[sequences, hidden]` behind a pooler. One of a matrix is
+`[1, rows, columns]`: one example.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from sparring import anatomy
 from sparring.errors import InputError
 from sparring.inject import OutputShift, Perturbation, WeightShift
+from sparring.inject.outputs import first
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,8 @@ class Site(ABC):
         """The name of the place, and the module there."""
 
     @abstractmethod
-    def target(self, model: nn.Module, batch: Any, output: Tensor) -> Target:
-        """The place with its measures; `output` is what the module returned for `batch`."""
+    def target(self, model: nn.Module, batch: Any, outputs: Sequence[Any]) -> Target:
+        """The place with its measures; `outputs` is what each call of the module in a forward returned."""
 
     @abstractmethod
     def support(self, target: Target, batch: Any) -> Tensor:
@@ -70,9 +72,9 @@ class _Activations(Site):
     """The output of a module, one vector per token or per sequence.
 
     Args:
-        input_ids: the key of the token ids in a batch; their shape says how many sequences and tokens there are.
-        mask: the key of the attention mask in a batch, 1 or True for real tokens; where a batch has none, tokens that
-            are the embedding's `padding_idx` count as padding.
+        input_ids: the key of the token ids in a batch; their shape gives the numbers of sequences and tokens.
+        mask: the key of the attention mask in a batch, 1 or True for real tokens; where a batch has none,
+            tokens that are the embedding's `padding_idx` count as padding.
         call: which of the module's calls in a forward is meant, where it is called more than once.
     """
 
@@ -80,25 +82,29 @@ class _Activations(Site):
     mask: str = "attention_mask"
     call: int = 0
 
-    def target(self, model: nn.Module, batch: Any, output: Tensor) -> Target:
+    def target(self, model: nn.Module, batch: Any, outputs: Sequence[Any]) -> Target:
         name, module = self.find(model)
+        where = name or type(model).__name__
+        if self.call >= len(outputs):
+            raise InputError(f"{where} is called {len(outputs)} times in a forward: no call={self.call}")
+        output = first(outputs[self.call])
         sequences, tokens = self._ids(batch).shape
         leading = tuple(output.shape[:-1])
         if leading not in ((sequences, tokens), (sequences,)):
             raise InputError(
-                f"{name or type(model).__name__} returns {list(output.shape)} for {sequences} sequences of {tokens} tokens: not one "
-                f"vector per token or sequence; choose another module with site=Output('...')"
+                f"{where} returns {list(output.shape)} for {sequences} sequences of {tokens} tokens: not "
+                "one vector per token or sequence; choose another module with site=Output('...')"
             )
         by_token = len(leading) == 2
         wide = torch.promote_types(output.dtype, torch.float32)
         norms = torch.linalg.vector_norm(output.to(wide), dim=-1)
         real = self._real(module, batch, by_token=by_token).to(norms.device)
         mean = float((norms * real).sum() / real.sum().clamp(min=1))
-        return Target(name, module, (output.shape[-1],), by_token, wide, output.device, mean)
+        shape = (output.shape[-1],)
+        return Target(name, module, shape, by_token=by_token, dtype=wide, device=output.device, norm=mean)
 
     def support(self, target: Target, batch: Any) -> Tensor:
-        real = self._real(target.module, batch, by_token=target.by_token)
-        real = real.to(target.device, target.dtype)
+        real = self._real(target.module, batch, by_token=target.by_token).to(target.device, target.dtype)
         return real[..., None].expand(*real.shape, *target.shape)
 
     def shift(self, model: nn.Module, target: Target, delta: Tensor) -> Perturbation:
@@ -108,8 +114,8 @@ class _Activations(Site):
         if not isinstance(batch, Mapping) or self.input_ids not in batch:
             has = f"has {sorted(batch)}" if isinstance(batch, Mapping) else f"is a {type(batch).__name__}"
             raise InputError(
-                f"no {self.input_ids!r} in the batch, which {has}: pass a dict, and the key of its token ids as "
-                f"site=Embeddings(input_ids='...')"
+                f"no {self.input_ids!r} in the batch, which {has}: pass a dict, and the key of its token ids "
+                "as site=Embeddings(input_ids='...')"
             )
         ids: Tensor = batch[self.input_ids]
         return ids.reshape(-1, ids.shape[-1])
@@ -120,17 +126,20 @@ class _Activations(Site):
             return torch.ones(ids.shape[0], device=ids.device)
         mask = batch.get(self.mask)
         if mask is not None and mask.numel() == ids.numel():
-            return (mask.reshape(ids.shape) != 0).to(torch.float32)
-        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
-            return (ids != module.padding_idx).to(torch.float32)
-        return torch.ones(ids.shape, device=ids.device)
+            real: Tensor = mask.reshape(ids.shape) != 0
+        elif isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            real = ids != module.padding_idx
+        else:
+            real = torch.ones_like(ids)
+        return real.to(torch.float32)
 
 
 @dataclass(frozen=True)
 class Embeddings(_Activations):
     """The output of the word embeddings: the default. An encoder-decoder's encoder's only.
 
-    `input_ids` stay in the call, so that positions, types and what else the model makes of them are as they were.
+    `input_ids` stay in the call, so that positions, types and what else the model makes of them stay as they
+    are.
     """
 
     def find(self, model: nn.Module) -> tuple[str, nn.Module]:
@@ -139,7 +148,7 @@ class Embeddings(_Activations):
 
 @dataclass(frozen=True)
 class Output(_Activations):
-    """The output of any module, by its name in `model.named_modules()`: a layer, a pooler, an embedding block."""
+    """The output of any module, by its name in `model.named_modules()`: a layer, a pooler, all embeddings."""
 
     module: str
 
@@ -149,9 +158,10 @@ class Output(_Activations):
 
 @dataclass(frozen=True)
 class Weight(Site):
-    """A parameter, by its name in `model.named_parameters()`, or the embedding matrix: the idiom of copied FGM and PGD code.
+    """A parameter, by its name in `model.named_parameters()`, or the embedding matrix.
 
-    The batch shares one perturbation; a token moves alike wherever it occurs; a tied output layer moves too.
+    The idiom of copied FGM and PGD code. The batch shares one perturbation; a token moves alike wherever it
+    occurs; a tied output layer moves too.
 
     Args:
         name: the parameter's name; the matrix of the word embeddings where none is given.
@@ -168,14 +178,15 @@ class Weight(Site):
         anatomy.parameter_named(model, name)
         return name, anatomy.module_named(model, name.rpartition(".")[0])
 
-    def target(self, model: nn.Module, batch: Any, output: Tensor) -> Target:
+    def target(self, model: nn.Module, batch: Any, outputs: Sequence[Any]) -> Target:
         name, module = self.find(model)
         weight = anatomy.parameter_named(model, name)
         if weight.numel() == 0:
             raise InputError(f"{name} is empty here, as under ZeRO-3: perturb activations, site=Embeddings()")
         wide = torch.promote_types(weight.dtype, torch.float32)
         norm = float(torch.linalg.vector_norm(weight.detach().to(wide), dim=-1).mean())
-        return Target(name, module, tuple(weight.shape), False, wide, weight.device, norm)
+        shape = tuple(weight.shape)
+        return Target(name, module, shape, by_token=False, dtype=wide, device=weight.device, norm=norm)
 
     def support(self, target: Target, batch: Any) -> Tensor:
         return torch.ones(1, *target.shape, dtype=target.dtype, device=target.device)

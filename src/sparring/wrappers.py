@@ -16,7 +16,13 @@ class Wrapper(Method):
     """A method that plays another method's game on some batches, and plain training on the rest."""
 
     def __init__(self, method: Method) -> None:
-        super().__init__(site=method.site, unit=method.unit, dropout=method.dropout, forward=method.call, seed=method.seed)
+        super().__init__(
+            site=method.site,
+            unit=method.unit,
+            dropout=method.dropout,
+            forward=method.call,
+            seed=method.seed,
+        )
         self.method = method
         self.figures = method.figures
         self.replays = method.replays
@@ -34,8 +40,9 @@ class Wrapper(Method):
         return loss
 
     def describe(self) -> str:
-        when = {name: value for name, value in vars(self).items() if name in signature(type(self).__init__).parameters}
-        return f"{type(self).__name__}({self.method.describe()}, {', '.join(f'{k}={v}' for k, v in when.items())})"
+        own = signature(type(self).__init__).parameters
+        when = ", ".join(f"{name}={value}" for name, value in vars(self).items() if name in own)
+        return f"{type(self).__name__}({self.method.describe()}, {when})"
 
     @property
     def passes(self) -> Passes:
@@ -56,7 +63,10 @@ class Wrapper(Method):
 
 
 class Delayed(Wrapper):
-    """Plain training until optimizer step `start_step`, then the method: for starts that diverge (zhuchen03/FreeLB#8)."""
+    """Plain training until optimizer step `start_step`, then the method.
+
+    For trainings that diverge where the attack sets in at once (zhuchen03/FreeLB#8).
+    """
 
     def __init__(self, method: Method, start_step: int) -> None:
         super().__init__(method)
@@ -67,7 +77,10 @@ class Delayed(Wrapper):
 
 
 class Every(Wrapper):
-    """The method on each `every`-th optimizer step, the first included, plain training on the rest: 1/every of its extra cost."""
+    """The method on each `every`-th optimizer step, plain training on the rest: 1/every of its extra cost.
+
+    The first step is one of the method's.
+    """
 
     def __init__(self, method: Method, every: int) -> None:
         super().__init__(method)

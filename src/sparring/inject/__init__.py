@@ -1,4 +1,4 @@
-"""How a perturbation enters a model: context managers that leave it exactly as it was, also by an exception."""
+"""How a perturbation enters a model: context managers that leave it as it was, also by an exception."""
 
 from sparring.inject.outputs import OutputShift
 from sparring.inject.perturbation import Perturbation, recomputed_under

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ class OutputShift(Perturbation):
     Args:
         module: returns a tensor, or a tuple whose first element is the tensor meant.
         delta: shaped like that output; the sum is taken in the wider of both dtypes, then rounded once.
-        call: which call in a forward is perturbed; a module shared by encoder and decoder is called by the encoder first.
+        call: which call in a forward is perturbed; of an encoder and a decoder the encoder calls first.
     """
 
     def __init__(self, module: nn.Module, delta: Tensor, *, call: int = 0) -> None:
@@ -43,11 +44,11 @@ def first(output: Any) -> Tensor:
     """The tensor that a module's output is, or begins with."""
     value = output[0] if isinstance(output, tuple) and output else output
     if not isinstance(value, Tensor):
-        raise InputError(f"the module returns {type(value).__name__}, not a tensor or a tuple that begins with one")
+        raise InputError(f"the module returns {type(value).__name__}, not a tensor or a tuple with one first")
     return value
 
 
-def with_first(output: Any, change: Any) -> Any:
+def with_first(output: Any, change: Callable[[Tensor], Tensor]) -> Any:
     """The output with `change` applied to the tensor that it is, or begins with."""
     if isinstance(output, tuple):
         return (change(first(output)), *output[1:])

@@ -1,4 +1,4 @@
-"""A perturbation in force, and how it outlives its forward where gradient checkpointing recomputes the forward."""
+"""A perturbation in force, and how it outlives its forward where gradient checkpointing recomputes that."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ class Perturbation(ABC):
     def detach(self) -> None:
         """Leave the model exactly as it was."""
 
-    def __enter__(self) -> Perturbation:
+    def __enter__(self) -> None:
         if self.depth == 0:
             self.attach()
         self.depth += 1
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.depth -= 1
@@ -50,19 +49,24 @@ class Perturbation(ABC):
 
 
 @contextmanager
-def recomputed_under(model: nn.Module, perturbation: Perturbation) -> Iterator[None]:
-    """Forwards inside have their checkpointed blocks recomputed under `perturbation`, whenever the backward comes.
+def recomputed_under(model: nn.Module, perturbation: Perturbation | None) -> Iterator[bool]:
+    """Blocks checkpointed inside are recomputed under `perturbation`, whenever their backward comes.
 
-    Without it a block is recomputed after the perturbation has been taken away, and the gradient is silently wrong. Re-entrant
-    checkpointing forbids `autograd.grad` (pytorch/pytorch#51743), so it gives way to the other kind inside.
+    Without it a block is recomputed after the perturbation has been taken away, and the gradient is silently
+    wrong (huggingface/peft#2826). Re-entrant checkpointing forbids `autograd.grad` (pytorch/pytorch#51743),
+    so it gives way to the other kind inside. Yields whether the model checkpoints by Hugging Face's protocol.
     """
-    blocks = [m for m in model.modules() if "_gradient_checkpointing_func" in vars(m)]  # Hugging Face's protocol
+    flagged = [m for m in model.modules() if vars(m).get("gradient_checkpointing")]
+    blocks = [m for m in flagged if "_gradient_checkpointing_func" in vars(m)]
     before = [vars(m)["_gradient_checkpointing_func"] for m in blocks]
+    if perturbation is None:
+        yield bool(blocks)
+        return
     bound = {id(run): _bound(run, perturbation) for run in before}
     try:
         for block, run in zip(blocks, before, strict=True):
             vars(block)["_gradient_checkpointing_func"] = bound[id(run)]
-        yield
+        yield bool(blocks)
     finally:
         for block, run in zip(blocks, before, strict=True):
             vars(block)["_gradient_checkpointing_func"] = run

@@ -10,10 +10,11 @@ from sparring.inject.perturbation import Perturbation
 
 
 class WeightShift(Perturbation):
-    """Inside, each named parameter reads as `w + v`, under every name that it has; `w` itself is never written.
+    """Inside, each named parameter reads as `w + v`, under every name it has; `w` itself is never written.
 
-    Gradients of the loss reach `w` (and `v`) as if `w + v` had been the parameter. In-place editing and undoing would not bring
-    the weights back bit for bit, and a tied output layer must move with its embedding.
+    Gradients of the loss reach `w` (and `v`) as if `w + v` had been the parameter. In-place editing and
+    undoing would not bring the weights back bit for bit, and a tied output layer must move with its
+    embedding.
 
     Args:
         model: the model that owns the parameters.

@@ -15,17 +15,19 @@ from sparring.method import Method, Passes, Properties, check
 class FreeLB(Method):
     """Free large-batch adversarial training: the mean of the gradients at K points of an ascent.
 
-    Zhu et al. 2020, "FreeLB: Enhanced adversarial training for natural language understanding" (https://arxiv.org/abs/1909.11764),
-    algorithm 1. Costs K full passes and no other: each backward gives the parameters' share and the step of `delta`. All K passes
-    share one dropout mask.
+    Zhu et al. 2020, "FreeLB: Enhanced adversarial training for natural language understanding"
+    (https://arxiv.org/abs/1909.11764), algorithm 1. Costs K full passes and no other: each backward gives the
+    parameters' share and the step of `delta`. All K passes share one dropout mask.
 
     Args:
-        steps: K, 2 to 4 in the paper. The published fairseq code takes K + 1 passes of weight 1 / (K + 1): that is `steps=K + 1` here.
+        steps: K, 2 to 4 in the paper. The published fairseq code takes K + 1 passes of weight 1 / (K + 1):
+            that is `steps=K + 1` here.
         step_size: the norm of an ascent step, in units.
         start: the size of the random start, `U(-start, start) / sqrt(N)`, in units.
-        ball: the radius in units, the norm, and over what. The published code's Linf step is `Linf(radius, step="scaled")`.
-        clean_weight: counts a pass without perturbation as this many in the mean; helps where the start is large
-            (zhuchen03/FreeLB#10). Costs one full pass more.
+        ball: the radius in units, the norm, and over what. The published code's Linf step is
+            `Linf(radius, step="scaled")`.
+        clean_weight: counts a pass without perturbation as this many in the mean; helps where the start is
+            large (zhuchen03/FreeLB#10). Costs one full pass more.
         **common: `site`, `unit`, `dropout`, `forward`, `seed`, as for every `Method`.
     """
 
@@ -54,7 +56,7 @@ class FreeLB(Method):
             game.backward(share * self.clean_weight * clean)
             losses.append(share * self.clean_weight * clean.detach())
             self.report(game, clean=clean)
-        delta = self.start * self.ball.spread(game.support(), game.noise())  # line 4
+        delta = self.ball.project(self.start * self.ball.spread(game.support(), game.noise()))  # line 4
         for step in range(self.steps):
             delta.requires_grad_()
             adversarial = game.loss(delta)
@@ -62,7 +64,8 @@ class FreeLB(Method):
             losses.append(share * adversarial.detach())
             if step < self.steps - 1:
                 delta = self.ball.ascend(delta, grad, self.step_size)  # line 11
-        self.report(game, adversarial=adversarial, delta_norm=self.ball.mean_norm(delta.detach(), game.support()))
+        delta_norm = self.ball.mean_norm(delta.detach(), game.support())
+        self.report(game, adversarial=adversarial, delta_norm=delta_norm)
         return torch.stack(losses).sum()
 
     @property

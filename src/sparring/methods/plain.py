@@ -11,8 +11,8 @@ from sparring.method import Method, Passes
 class Plain(Method):
     """`loss.backward()`, and nothing else.
 
-    One full pass. Whatever a loop does with a method it does with this one too, so it is the baseline of every comparison and the
-    parity test of every loop.
+    One full pass. Whatever a loop does with a method it does with this one too, so it is the baseline of
+    every comparison and the parity test of every loop.
     """
 
     def play(self, game: Game) -> Tensor:

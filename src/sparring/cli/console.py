@@ -1,0 +1,143 @@
+"""What people see: facts, tables, progress. The only file that imports rich.
+
+Everything goes to standard output; warnings and errors, one line each, to standard error.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+QUIET = 10.0
+"""Seconds between two lines of progress where there is no terminal to draw a bar on."""
+
+
+def console() -> Console:
+    """Where output goes now; made anew each time, for standard output can be replaced. In a file lines may be long."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 112)
+
+
+def title(text: str) -> None:
+    """What is being done, in bold."""
+    console().print(Text(text, style="bold"))
+    console().print()
+
+
+def facts(rows: Iterable[tuple[str, str]], *, width: int = 11) -> None:
+    """A label and a text each, in two columns."""
+    grid = Table.grid(padding=0)
+    grid.add_column(width=width, style="cyan", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(cell) for cell in row))
+    _show(grid)
+
+
+def note(text: str = "") -> None:
+    """A plain line."""
+    console().print(Text(text))
+
+
+def warn(text: str) -> None:
+    """A line on standard error."""
+    print(f"sparring: warning: {' '.join(text.split())}", file=sys.stderr)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1) -> None:
+    """A table without lines; the first `text` columns are text, the others numbers."""
+    drawn = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for i, name in enumerate(columns):
+        drawn.add_column(name, justify="left" if i < text else "right", no_wrap=i == 0 or i >= text)
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))
+    _show(drawn)
+
+
+def _show(drawn: Table) -> None:
+    """Print it without the blanks that rich puts at the ends of lines."""
+    out = console()
+    with out.capture() as capture:
+        out.print(drawn)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def duration(seconds: float) -> str:
+    """`1:02:03` or `2:03`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class Bar:
+    """How far a job is: a bar on a terminal until it is closed, elsewhere a line every few seconds.
+
+    Args:
+        what: the job's name.
+        total: how many steps it takes.
+        done: how many of them were done before.
+    """
+
+    def __init__(self, what: str, total: int, done: int = 0) -> None:
+        self.what, self.total, self.first = what, total, done
+        self.started = self.printed = time.monotonic()
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(compact=True),
+            TextColumn("left"),
+            console=console(),
+            disable=not sys.stdout.isatty(),
+        )
+        self._task = self._progress.add_task(what, total=total, completed=done, figures="")
+        self._progress.start()
+
+    def close(self) -> None:
+        """Take it away."""
+        self._progress.stop()
+
+    def at(self, done: int, what: str = "", figures: str = "") -> None:
+        """So many steps are done; `what` says which part that is, `figures` what is known."""
+        self._progress.update(self._task, completed=done, description=what or self.what, figures=figures)
+        now = time.monotonic()
+        if self._progress.disable and (done >= self.total or now - self.printed >= QUIET):
+            self.printed = now
+            left = (now - self.started) / max(done - self.first, 1) * (self.total - done)
+            parts = [f"{what or self.what} {done}/{self.total}", figures, f"{duration(left)} left"]
+            print("  ".join(part for part in parts if part), flush=True)
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Inside, the library's log is shown."""
+    log, handler = logging.getLogger("sparring"), Lines()
+    level, propagate = log.level, log.propagate
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate
+
+
+class Lines(logging.Handler):
+    """The library's log as facts and warnings."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Information under the label `Method`, what is worse as a warning."""
+        if record.levelno >= logging.WARNING:
+            warn(record.getMessage())
+        else:
+            facts([("Method", record.getMessage())])

@@ -1,0 +1,1 @@
+"""Tasks: from examples to features, model, predictions and metrics. One task, one file."""
