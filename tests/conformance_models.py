@@ -79,14 +79,14 @@ def bert() -> Subject:
 
 
 def roberta_padded_on_the_left() -> Subject:
-    config = transformers.RobertaConfig(**ENCODER, pad_token_id=1)
+    config = transformers.RobertaConfig(**{**ENCODER, "num_hidden_layers": 1}, pad_token_id=1)
     model = built(transformers.RobertaForTokenClassification, config)
     batch = texts(pad_id=1, left=True)
     batch["labels"] = (batch["input_ids"] % CLASSES).where(batch["attention_mask"] == 1, -100)
     return Subject(
         model,
         batch,
-        layer="roberta.encoder.layer.1.output",
+        layer="roberta.encoder.layer.0.output",
         weight="roberta.encoder.layer.0.intermediate.dense.weight",
         pad_id=1,
         items=labels_that_count,
@@ -97,7 +97,7 @@ def distilbert() -> Subject:
     config = transformers.DistilBertConfig(
         vocab_size=VOCABULARY,
         dim=12,
-        n_layers=2,
+        n_layers=1,
         n_heads=2,
         hidden_dim=16,
         max_position_embeddings=20,
@@ -108,7 +108,7 @@ def distilbert() -> Subject:
         model,
         texts(),
         layer="distilbert.transformer.layer.0.ffn",
-        weight="distilbert.transformer.layer.1.attention.v_lin.weight",
+        weight="distilbert.transformer.layer.0.attention.v_lin.weight",
         row="pre_classifier",
     )
 
@@ -119,7 +119,7 @@ def albert() -> Subject:
     return Subject(
         model,
         texts(),
-        layer="albert.encoder.embedding_hidden_mapping_in",
+        layer="albert.encoder.albert_layer_groups.0.albert_layers.0.attention",
         weight="albert.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight",
         row="albert.pooler",
     )
@@ -139,14 +139,14 @@ GPT2 = {
 
 
 def gpt2_classifier() -> Subject:
-    config = transformers.GPT2Config(**GPT2, num_labels=CLASSES)
+    config = transformers.GPT2Config(**{**GPT2, "n_layer": 1}, num_labels=CLASSES)
     model = built(transformers.GPT2ForSequenceClassification, config)
     batch = texts(left=True)
     return Subject(
         model,
         {**batch, "position_ids": positions(batch)},
         layer="transformer.h.0.mlp",
-        weight="transformer.h.1.mlp.c_fc.weight",
+        weight="transformer.h.0.mlp.c_fc.weight",
     )
 
 

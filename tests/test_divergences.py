@@ -1,4 +1,4 @@
-"""Divergences agree with torch's and scipy's, are symmetric where they say so, and carry gradients both ways."""
+"""Divergences are torch's and scipy's, symmetric where they say so, with gradients through both sides."""
 
 from __future__ import annotations
 

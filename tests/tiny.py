@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel
+
+from sparring import Game, Method, Passes
 
 VOCABULARY = 50
 LENGTHS = (7, 4, 6, 2)
@@ -73,6 +76,21 @@ class Bag(nn.Module):
 
 def bag(*, seed: int = 0, **options) -> Bag:
     return made(Bag, seed=seed, **options)
+
+
+class Playing(Method):
+    """A method out of one function of the game."""
+
+    def __init__(self, function: Callable[[Game], Tensor], **common) -> None:
+        super().__init__(**common)
+        self.function = function
+
+    def play(self, game: Game) -> Tensor:
+        return self.function(game)
+
+    @property
+    def passes(self) -> Passes:
+        return Passes()
 
 
 def made(kind: type[nn.Module], *args, seed: int, **options) -> nn.Module:

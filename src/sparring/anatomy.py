@@ -79,6 +79,15 @@ def _input_embeddings(owner: nn.Module) -> nn.Module | None:
         return None
 
 
+def padding_id(model: nn.Module, module: nn.Module) -> int | None:
+    """The token id of padding: `padding_idx` of the word embeddings, or of `module` where there are none."""
+    try:
+        _, words = word_embeddings(model)
+    except InputError:
+        words = module
+    return words.padding_idx if isinstance(words, nn.Embedding) else None
+
+
 def name_of(model: nn.Module, module: nn.Module) -> str:
     """The first name under which `model` knows `module`."""
     names: dict[nn.Module, str] = {candidate: name for name, candidate in model.named_modules()}

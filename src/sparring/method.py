@@ -9,7 +9,7 @@ scheduling, scaling and logging stay with the loop. A method's author writes one
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from inspect import signature
 from random import Random
@@ -65,7 +65,7 @@ class Properties:
     plain_at_zero: bool = True
 
 
-class Method(nn.Module):
+class Method(nn.Module, ABC):
     """An adversarial training method.
 
     Args:
@@ -224,6 +224,9 @@ class Method(nn.Module):
         """Restore it."""
         self.calls, self.steps_done, self.unit = state["calls"], state["steps_done"], state["unit"]
         self.skipped = torch.tensor(state["skipped"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_model": None, "_target": None}  # a copy finds its place anew
 
     def describe(self) -> str:
         """The method and its arguments, as they are in force."""

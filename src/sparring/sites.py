@@ -33,6 +33,7 @@ class Target:
         dtype: of the perturbation: at least float32.
         device: of the perturbation.
         norm: the mean Euclidean norm of a vector there: the natural unit of sizes.
+        padding_id: the token id of padding, as the word embeddings know it, for batches without a mask.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Target:
     dtype: torch.dtype
     device: torch.device
     norm: float
+    padding_id: int | None = None
 
 
 class Site(ABC):
@@ -74,7 +76,7 @@ class _Activations(Site):
     Args:
         input_ids: the key of the token ids in a batch; their shape gives the numbers of sequences and tokens.
         mask: the key of the attention mask in a batch, 1 or True for real tokens; where a batch has none,
-            tokens that are the embedding's `padding_idx` count as padding.
+            tokens that are the word embeddings' `padding_idx` count as padding.
         call: which of the module's calls in a forward is meant, where it is called more than once.
     """
 
@@ -98,13 +100,15 @@ class _Activations(Site):
         by_token = len(leading) == 2
         wide = torch.promote_types(output.dtype, torch.float32)
         norms = torch.linalg.vector_norm(output.to(wide), dim=-1)
-        real = self._real(module, batch, by_token=by_token).to(norms.device)
+        padding_id = anatomy.padding_id(model, module)
+        real = self._real(padding_id, batch, by_token=by_token).to(norms.device)
         mean = float((norms * real).sum() / real.sum().clamp(min=1))
         shape = (output.shape[-1],)
-        return Target(name, module, shape, by_token=by_token, dtype=wide, device=output.device, norm=mean)
+        return Target(name, module, shape, by_token, wide, output.device, mean, padding_id)
 
     def support(self, target: Target, batch: Any) -> Tensor:
-        real = self._real(target.module, batch, by_token=target.by_token).to(target.device, target.dtype)
+        real = self._real(target.padding_id, batch, by_token=target.by_token)
+        real = real.to(target.device, target.dtype)
         return real[..., None].expand(*real.shape, *target.shape)
 
     def shift(self, model: nn.Module, target: Target, delta: Tensor) -> Perturbation:
@@ -120,15 +124,15 @@ class _Activations(Site):
         ids: Tensor = batch[self.input_ids]
         return ids.reshape(-1, ids.shape[-1])
 
-    def _real(self, module: nn.Module, batch: Any, *, by_token: bool) -> Tensor:
+    def _real(self, padding_id: int | None, batch: Any, *, by_token: bool) -> Tensor:
         ids = self._ids(batch)
         if not by_token:
             return torch.ones(ids.shape[0], device=ids.device)
         mask = batch.get(self.mask)
         if mask is not None and mask.numel() == ids.numel():
             real: Tensor = mask.reshape(ids.shape) != 0
-        elif isinstance(module, nn.Embedding) and module.padding_idx is not None:
-            real = ids != module.padding_idx
+        elif padding_id is not None:
+            real = ids != padding_id
         else:
             real = torch.ones_like(ids)
         return real.to(torch.float32)

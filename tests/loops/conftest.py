@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 
 import pytest
+from accelerate.state import AcceleratorState
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -12,3 +13,10 @@ def _quick_collection():
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def _fresh_accelerate(monkeypatch):
+    """Accelerate's state is global, and older Trainers set its environment: bf16 would outlast its test."""
+    monkeypatch.delenv("ACCELERATE_MIXED_PRECISION", raising=False)
+    AcceleratorState._reset_state(True)

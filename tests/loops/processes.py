@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from accelerate import Accelerator
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
@@ -52,6 +53,20 @@ def in_a_plain_loop(wrap, batches, weight):
     return weights(inner)
 
 
+def in_accelerate(batches):
+    """The same in Accelerate, as docs/loops.md has it."""
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    inner, method = classifier(dropout=0).double(), still()
+    model, optimizer = accelerator.prepare(inner, SGD(inner.parameters(), lr=1.0))
+    model.train()
+    for batch in batches:
+        with accelerator.accumulate(model), synchronised_once(model, method, now=accelerator.sync_gradients):
+            method(model, batch, weight=1 / 2, backward=lambda loss: accelerator.backward(2 * loss))
+        if accelerator.sync_gradients:
+            optimizer.step()
+    return weights(inner)
+
+
 def averages(rank):
     """A gradient that all have, one that the second process has, one that nobody has, and a frozen one."""
     parameters = [nn.Parameter(torch.zeros(2)) for _ in range(4)]
@@ -79,6 +94,7 @@ def main(folder):
     found["files"] = sorted(path.name for path in Path(checkpoint).glob("method*"))
     mine = [collate(examples(16)[i : i + 2]) for i in range(4 * rank, 4 * rank + 4, 2)]
     found["plain"] = in_a_plain_loop(DistributedDataParallel, mine, weight=0.5)
+    found["accelerate"] = in_accelerate(mine)
     found["averages"] = averages(rank)
     found["mean"] = mean_over_processes(float(rank), torch.device("cpu"))
     torch.save(found, folder / f"{rank}.pt")

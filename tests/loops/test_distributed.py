@@ -52,7 +52,7 @@ def two(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["trainer", "own", "unbroken", "plain"])
+@pytest.mark.parametrize("name", ["trainer", "own", "unbroken", "plain", "accelerate"])
 def test_processes_that_train_together_end_with_equal_weights(name, two):
     assert same(two[0][name], two[1][name])
 
@@ -73,9 +73,10 @@ def test_a_methods_own_parameters_are_averaged_with_the_models(two, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_loop_of_ones_own_averages_once_where_it_says(two):
+@pytest.mark.parametrize("loop", ["plain", "accelerate"])
+def test_a_loop_of_ones_own_averages_once_where_it_says(loop, two):
     big = in_a_plain_loop(lambda model: model, [collate(examples(16)[:8])], weight=1.0)
-    assert furthest(two[0]["plain"], big) < 1e-12
+    assert furthest(two[0][loop], big) < 1e-12
 
 
 @pytest.mark.slow

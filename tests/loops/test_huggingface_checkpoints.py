@@ -135,6 +135,7 @@ def test_resuming_from_nothing_or_from_a_plain_trainers_checkpoint_is_one_clear_
 FILES = {"model.safetensors": 2_000, "optimizer.pt": 30_000}  # which outgrows this many bytes first
 
 
+@pytest.mark.filterwarnings("ignore:mtime may not be reliable:UserWarning")  # the Trainer's
 @pytest.mark.parametrize("file", FILES)
 def test_a_full_disk_leaves_the_previous_checkpoint_and_nothing_else(file, tmp_path, monkeypatch):
     options = SAVING | {"save_total_limit": 1}

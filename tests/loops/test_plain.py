@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -147,7 +150,17 @@ def test_a_forward_stands_in_for_the_models_loss():
 
 # -- it goes on where it stopped ------------------------------------------------------------------------
 
+
+def drawing(texts):
+    """Other texts each time, by Python's and NumPy's random numbers."""
+    batch = collate(texts)
+    batch["input_ids"][:, 0] = random.randrange(1, 40)
+    batch["input_ids"][:, 1] = int(np.random.randint(1, 40))  # noqa: NPY002 - as collators do
+    return batch
+
+
 LOADERS = {
+    "a collator that draws": lambda: DataLoader(examples(10), batch_size=2, collate_fn=drawing),
     "the global stream": lambda: loader(shuffle=True),
     "its own generator": lambda: loader(shuffle=True, generator=torch.Generator().manual_seed(3)),
     "its sampler's generator": lambda: loader(
@@ -164,6 +177,8 @@ def test_a_run_stopped_in_the_middle_of_an_epoch_ends_as_if_it_had_not_been(orde
         model, method = classifier(), FreeLB(seed=5)
         optimizer = adamw(model, method)
         torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
         fit(
             model,
             batches(),

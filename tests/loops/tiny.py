@@ -24,7 +24,7 @@ def classifier(dropout=0.1, seed=0):
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )
-    return BertForSequenceClassification(config)
+    return BertForSequenceClassification(config).eval()  # as from_pretrained gives it
 
 
 def language_model(dropout=0.1, seed=0):
@@ -41,7 +41,7 @@ def language_model(dropout=0.1, seed=0):
         bos_token_id=0,
         eos_token_id=0,
     )
-    return GPT2LMHeadModel(config)
+    return GPT2LMHeadModel(config).eval()
 
 
 def examples(count, *, words=False):

@@ -37,7 +37,7 @@ def run(kind, folder, model=None, data=None, options=None, resume=None, **kwargs
 
 
 def history(trainer, *keys):
-    return [[entry[key] for key in keys] for entry in trainer.state.log_history if "loss" in entry]
+    return [[entry.get(key) for key in keys] for entry in trainer.state.log_history if "loss" in entry]
 
 
 def summed(outputs, labels, num_items_in_batch=None):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -75,6 +77,17 @@ def deltas_of(method: Method, model: nn.Module, batch: dict[str, Tensor]) -> lis
     return seen
 
 
+def play(function, model=None, batch=None, *, site=None, unit=1.0, **options):
+    """Run the function on a game of the model, or of a bag of words without dropout."""
+
+    def played(game):
+        function(game)
+        return torch.zeros(())
+
+    model = tiny.bag(dropout=0.0) if model is None else model
+    tiny.Playing(played, site=site, unit=unit)(model, batch or tiny.batch(), **options)
+
+
 def count_passes(method: Method, model: nn.Module, batch: dict[str, Tensor]) -> Passes:
     """What a call of the method cost, seen from the model: forwards, and which of them had which backward."""
     forwards, backwards, full = [], [], []
@@ -92,3 +105,11 @@ def count_passes(method: Method, model: nn.Module, batch: dict[str, Tensor]) -> 
     for handle in handles:
         handle.remove()
     return Passes(full=len(full), ascent=len(backwards) - len(full), forward=len(forwards) - len(backwards))
+
+
+def saved_and_loaded(state: dict[str, Any]) -> dict[str, Any]:
+    """The state as a file gives it back, without running code out of the file."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)

@@ -155,7 +155,8 @@ class EmbeddingPGD:
         step = "2.5 * radius / steps" if self.step_size is None else f"{self.step_size:g}"
         norm = f"{type(self.ball).__name__} over each {self.ball.over}"
         times = f"{self.restarts} restart{'s' if self.restarts > 1 else ''}"
-        return f"PGD on {self.site}, {norm}, {self.steps} steps of {step}, {times}, seed {self.seed}"
+        where = "word embeddings" if self.site == Embeddings() else self.site
+        return f"PGD on {where}, {norm}, {self.steps} steps of {step}, {times}, seed {self.seed}"
 
     def _climb(self, search: Strongest, radius: float, restart: int) -> None:
         """One restart, for the examples that stand; one that falls on the way leaves the batch."""

@@ -14,36 +14,39 @@ from importlib import import_module
 from sparring.errors import InputError
 
 COMMANDS = {
-    "train": "fine-tune a model, plainly or adversarially, and save it as a Hugging Face folder",
-    "evaluate": "measure accuracy, calibration, and accuracy under attack over a range of radii",
+    "train": "fine-tune a classifier, plainly or adversarially",
+    "evaluate": "measure accuracy, calibration, and accuracy under attack",
     "predict": "label texts with a model",
-    "methods": "list the methods: paper, cost in passes, when to use which",
+    "methods": "list the methods: what they do, what they cost, when to use which",
     "env": "print what a bug report needs",
-    "demo": "fine-tune a small model with plain training and with FreeLB, and compare",
+    "demo": "train a small model plainly and with FreeLB, and compare both",
 }
-"""The subcommands and what they do. Each is the module of its name, with `Options`, its flags, and `run(options)`."""
+"""The subcommands. Each is the module of its name, with its flags, `Options`, and `run(options)`."""
 
 BAD_INPUT = 2
 INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status: 0, 2 for bad input, 130 for Ctrl-C."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    """Run one command and return its exit status: 0, 2 for bad input, 130 for Ctrl-C.
+
+    Args:
+        argv: the command and its flags; the process's own where None.
+    """
     try:
-        return _dispatch(arguments)
+        return _dispatch(list(sys.argv[1:] if argv is None else argv))
     except InputError as error:
         return _fail(str(error))
     except KeyboardInterrupt as stop:
         print(f"\nsparring: interrupted{''.join(f'; {what}' for what in stop.args)}", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # `sparring methods | head`
-        sys.stderr.close()
+    except BrokenPipeError:  # as in `sparring predict | head`
+        sys.stderr.close()  # or Python would complain at its end that it can't flush
         return 0
     except OSError as error:
         if error.filename is None and error.errno != errno.ENOSPC:
             raise  # not about a file of the user's
-        return _fail(f"{error.filename or 'writing'}: {(error.strerror or str(error)).lower()}")
+        return _fail(f"{error.filename or 'writing'}: {error.strerror}")
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -59,6 +62,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name not in COMMANDS:
         (near,) = get_close_matches(name, COMMANDS, n=1, cutoff=0.0)
         raise InputError(f"unknown command {name!r}: did you mean {near!r}? `sparring --help` lists them")
+
     from sparring.cli.console import listening
     from sparring.cli.parsing import parse
 
@@ -72,20 +76,18 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _help() -> str:
-    return "\n".join(
-        [
-            "usage: sparring COMMAND [flags]",
-            "",
-            "Adversarial training of transformer language models, and what it bought: accuracy, robustness, cost.",
-            "",
-            *(f"  {name:<10}{what}" for name, what in COMMANDS.items()),
-            "",
-            "`sparring COMMAND --help` lists a command's flags, `sparring --version` prints the version.",
-            "",
-            "  sparring train --output runs/first                 the embedded model and data, with FreeLB",
-            "  sparring evaluate --model runs/first               how accurate, and how robust",
-        ]
-    )
+    commands = "\n".join(f"  {name:<10}{what}" for name, what in COMMANDS.items())
+    return f"""\
+usage: sparring COMMAND [flags]
+
+Adversarial training of transformer language models, and what it bought.
+
+{commands}
+
+`sparring COMMAND --help` lists a command's flags, `sparring --version` prints the version.
+
+  sparring train --output runs/first       the embedded model and reviews, with FreeLB
+  sparring evaluate --model runs/first     how accurate it is, and how robust"""
 
 
 def _fail(message: str) -> int:

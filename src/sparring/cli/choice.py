@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choice:
-    """A method by its name, with the arguments of its constructor; `ball` and `site` as `kind` and their own arguments."""
+    """A method by its name, with its constructor's arguments.
+
+    `ball` and `site` are dictionaries: their `kind`, and its own arguments.
+    """
 
     name: str = "freelb"
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -31,9 +34,9 @@ class Choice:
 
         arguments = dict(self.arguments)
         if "ball" in arguments:
-            arguments["ball"] = _ball(**arguments["ball"])
+            arguments["ball"] = ball_of(**arguments["ball"])
         if "site" in arguments:
-            arguments["site"] = _site(**arguments["site"])
+            arguments["site"] = _site_of(**arguments["site"])
         method = kind_of(self.name)(seed=seed, **arguments)
         if every != 1:
             method = Every(method, every)
@@ -45,30 +48,38 @@ class Choice:
 
 
 def kind_of(name: str) -> type[Method]:
-    """The class of a method."""
+    """The class of a method.
+
+    Raises:
+        InputError: there is none of that name.
+    """
     from sparring.methods import METHODS
 
     if name not in METHODS:
-        (near,) = get_close_matches(str(name), METHODS, n=1, cutoff=0.0)
+        (near,) = get_close_matches(name, METHODS, n=1, cutoff=0.0)
         raise InputError(f"unknown method {name!r}: did you mean {near!r}? `sparring methods` lists them")
     return METHODS[name]
 
 
-def _ball(*, kind: str, **arguments: Any) -> Ball:
+def ball_of(kind: str, **arguments: Any) -> Ball:
+    """A ball by the name of its norm: l2, linf or l1."""
     from sparring.balls import L1, L2, Linf
 
-    return {"l2": L2, "linf": Linf, "l1": L1}[kind](**arguments)
+    balls: dict[str, type[L1 | L2 | Linf]] = {"l2": L2, "linf": Linf, "l1": L1}
+    return balls[kind](**arguments)
 
 
-def _site(*, kind: str, call: int = 0, module: str | None = None, name: str = "") -> Site:
+def _site_of(kind: str, *, call: int = 0, module: str | None = None, name: str = "") -> Site:
     from sparring.sites import Embeddings, Output, Weight
 
     if module is not None and kind != "output":
         raise InputError("--method.site.module names the module of --method.site.kind output")
     if name and kind != "weight":
         raise InputError("--method.site.name names the parameter of --method.site.kind weight")
-    if kind == "output":
-        if module is None:
-            raise InputError("--method.site.kind output needs --method.site.module, the module's name")
-        return Output(module=module, call=call)
-    return Weight(name) if kind == "weight" else Embeddings(call=call)
+    if kind == "weight":
+        return Weight(name)
+    if kind == "embeddings":
+        return Embeddings(call=call)
+    if module is None:
+        raise InputError("--method.site.kind output needs --method.site.module, the module's name")
+    return Output(module=module, call=call)

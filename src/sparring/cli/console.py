@@ -18,17 +18,14 @@ from rich.text import Text
 
 QUIET = 10.0
 """Seconds between two lines of progress where there is no terminal to draw a bar on."""
-
-
-def console() -> Console:
-    """Where output goes now; made anew each time, for standard output can be replaced. In a file lines may be long."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 112)
+FILE_WIDTH = 112
+"""Columns where there is no terminal that says how many."""
 
 
 def title(text: str) -> None:
     """What is being done, in bold."""
-    console().print(Text(text, style="bold"))
-    console().print()
+    _console().print(Text(text, style="bold"))
+    print()
 
 
 def facts(rows: Iterable[tuple[str, str]], *, width: int = 11) -> None:
@@ -41,18 +38,8 @@ def facts(rows: Iterable[tuple[str, str]], *, width: int = 11) -> None:
     _show(grid)
 
 
-def note(text: str = "") -> None:
-    """A plain line."""
-    console().print(Text(text))
-
-
-def warn(text: str) -> None:
-    """A line on standard error."""
-    print(f"sparring: warning: {' '.join(text.split())}", file=sys.stderr)
-
-
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1) -> None:
-    """A table without lines; the first `text` columns are text, the others numbers."""
+    """A table without lines, whose first `text` columns are text, and the others numbers."""
     drawn = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for i, name in enumerate(columns):
         drawn.add_column(name, justify="left" if i < text else "right", no_wrap=i == 0 or i >= text)
@@ -61,16 +48,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 
     _show(drawn)
 
 
-def _show(drawn: Table) -> None:
-    """Print it without the blanks that rich puts at the ends of lines."""
-    out = console()
-    with out.capture() as capture:
-        out.print(drawn)
-    print("\n".join(line.rstrip() for line in capture.get().splitlines()))
+def warn(text: str) -> None:
+    """A line on standard error."""
+    print(f"sparring: warning: {' '.join(text.split())}", file=sys.stderr)
 
 
 def duration(seconds: float) -> str:
-    """`1:02:03` or `2:03`."""
+    """`1:02:03`, or `2:03`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -88,6 +72,7 @@ class Bar:
     def __init__(self, what: str, total: int, done: int = 0) -> None:
         self.what, self.total, self.first = what, total, done
         self.started = self.printed = time.monotonic()
+        self.drawn = sys.stdout.isatty()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -95,8 +80,9 @@ class Bar:
             TextColumn("{task.fields[figures]}"),
             TimeRemainingColumn(compact=True),
             TextColumn("left"),
-            console=console(),
-            disable=not sys.stdout.isatty(),
+            console=_console(),
+            disable=not self.drawn,
+            transient=True,
         )
         self._task = self._progress.add_task(what, total=total, completed=done, figures="")
         self._progress.start()
@@ -107,19 +93,21 @@ class Bar:
 
     def at(self, done: int, what: str = "", figures: str = "") -> None:
         """So many steps are done; `what` says which part that is, `figures` what is known."""
-        self._progress.update(self._task, completed=done, description=what or self.what, figures=figures)
+        if self.drawn:
+            self._progress.update(self._task, completed=done, description=what or self.what, figures=figures)
+            return
         now = time.monotonic()
-        if self._progress.disable and (done >= self.total or now - self.printed >= QUIET):
+        if self.first < done < self.total and now - self.printed >= QUIET:
             self.printed = now
-            left = (now - self.started) / max(done - self.first, 1) * (self.total - done)
-            parts = [f"{what or self.what} {done}/{self.total}", figures, f"{duration(left)} left"]
+            left = (now - self.started) / (done - self.first) * (self.total - done)
+            parts = [f"{what or self.what}  {done}/{self.total}", figures, f"{duration(left)} left"]
             print("  ".join(part for part in parts if part), flush=True)
 
 
 @contextmanager
 def listening() -> Iterator[None]:
     """Inside, the library's log is shown."""
-    log, handler = logging.getLogger("sparring"), Lines()
+    log, handler = logging.getLogger("sparring"), _Lines()
     level, propagate = log.level, log.propagate
     log.addHandler(handler)
     log.setLevel(logging.INFO)
@@ -132,12 +120,24 @@ def listening() -> Iterator[None]:
         log.propagate = propagate
 
 
-class Lines(logging.Handler):
-    """The library's log as facts and warnings."""
+class _Lines(logging.Handler):
+    """Information as facts: it is a method's one line on itself. What is worse, as warnings."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Information under the label `Method`, what is worse as a warning."""
         if record.levelno >= logging.WARNING:
             warn(record.getMessage())
         else:
             facts([("Method", record.getMessage())])
+
+
+def _console() -> Console:
+    """Where output goes now; made anew each time, for standard output can be replaced."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else FILE_WIDTH)
+
+
+def _show(drawn: Table) -> None:
+    """Print it without the blanks that rich puts at the ends of lines."""
+    out = _console()
+    with out.capture() as capture:
+        out.print(drawn)
+    print("\n".join(line.rstrip() for line in capture.get().splitlines()))

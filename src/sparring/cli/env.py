@@ -18,9 +18,9 @@ def run(_: Options) -> int:
     facts = {
         **record.versions(),
         "platform": machine["platform"],
-        "cores": f"{machine['cores']}, torch uses {machine['threads']}",
+        "cores": f"{machine['cores']}, of which torch uses {machine['threads']}",
         "devices": ", ".join(machine["devices"]),
-        **{f"commit ({where})": commit for where, commit in record.commits().items()},
+        **{f"commit, {where}": commit for where, commit in record.commits().items()},
         **record.settings(),
     }
     console.facts(facts.items(), width=max(map(len, facts)) + 2)

@@ -1,4 +1,4 @@
-"""`sparring methods`: what there is, what it costs, when to use it. All of it is read from the methods themselves."""
+"""`sparring methods`: what there is, what it costs, when to use it. The methods' own docstrings say so."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ def run(_: Options) -> int:
     """Print a table."""
     rows = [(name, str(kind().passes), "\n".join([*about(kind), ""])) for name, kind in METHODS.items()]
     console.table(["method", "passes a batch", "what it does, and when to use it"], rows, text=3)
-    console.note("A full pass is a forward and a backward; an ascent pass computes no weight gradients. Costs are at the")
-    console.note("defaults. `sparring train --method NAME --help` lists a method's arguments.")
+    print(
+        "Passes are at the defaults. A full pass is a forward and a backward, an ascent pass computes no\n"
+        "weight gradients. `sparring train --method NAME --help` lists a method's arguments."
+    )
     return 0
 
 
 def about(method: type[Method]) -> list[str]:
-    """The docstring's first line, its sentence on when to prefer the method, and the paper with its address."""
+    """The docstring's first line, its sentence on when to prefer the method, the paper with its address."""
     text = cleandoc(method.__doc__ or "").partition("\nArgs:")[0]
     what, _, rest = text.partition("\n")
     rest = " ".join(rest.split())

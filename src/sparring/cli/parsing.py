@@ -1,11 +1,12 @@
-"""From `argv` and a YAML file to a command's options, with one line that names the nearest known name where something is unknown."""
+"""From `argv` and a YAML file to a command's options. What is unknown is named, and what is nearest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from sparring.cli.choice import Choice
 from sparring.cli.flags import Flags, flat
@@ -17,7 +18,7 @@ Given = dict[str, list[str]]
 
 
 def parse(options: type[T], argv: list[str], *, command: str) -> T | None:
-    """The options that `argv` and its `--config` file ask for, or None where it asked for help, which is printed.
+    """The options that `argv` and its `--config` file ask for. None where it asked for help: that is printed.
 
     Raises:
         InputError: an unknown flag or key, or a value of the wrong type.
@@ -29,7 +30,7 @@ def parse(options: type[T], argv: list[str], *, command: str) -> T | None:
     method = _method(options, given, content)
     flags = Flags(options, command, method)
     if wants_help:
-        print(flags.help())
+        print(flags.help().rstrip())
         return None
     for key in flat(content):
         if key not in flags.known:
@@ -50,7 +51,7 @@ def parse(options: type[T], argv: list[str], *, command: str) -> T | None:
 
 
 def split(argv: list[str]) -> Given:
-    """`--a 1 --b=2 --c x y` as `{"a": ["1"], "b": ["2"], "c": ["x", "y"]}`; a later flag replaces an earlier one."""
+    """Of `--a 1 --b=2 --c x y`: `{"a": ["1"], "b": ["2"], "c": ["x", "y"]}`. Of equal flags, the last."""
     given: Given = {}
     values: list[str] | None = None
     for token in argv:
@@ -67,7 +68,11 @@ def split(argv: list[str]) -> Given:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A configuration file; keys may be written with hyphens, and `method: freelb` for `method: {name: freelb}`."""
+    """A configuration file. Keys may have hyphens, and `method: freelb` is `method: {name: freelb}`.
+
+    Raises:
+        InputError: there is no such file, or it isn't YAML.
+    """
     import yaml
 
     try:
@@ -75,8 +80,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise InputError(f"{path}: no such configuration file") from None
     except yaml.MarkedYAMLError as error:
-        line = f" line {error.problem_mark.line + 1}:" if error.problem_mark is not None else ""
-        raise InputError(f"{path}:{line} not YAML: {error.problem}") from None
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
+        raise InputError(f"{path}{line}: not YAML: {error.problem}") from None
     except (yaml.YAMLError, UnicodeDecodeError):
         raise InputError(f"{path}: not a YAML file in UTF-8") from None
     if not isinstance(content, dict):
@@ -89,12 +94,13 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def _underscored(content: dict[Any, Any]) -> dict[str, Any]:
     return {
-        str(key).replace("-", "_"): _underscored(value) if isinstance(value, dict) else value for key, value in content.items()
+        str(key).replace("-", "_"): _underscored(value) if isinstance(value, dict) else value
+        for key, value in content.items()
     }
 
 
 def _config_file(given: Given) -> Path | None:
-    """The file of `--config`; to resume takes no more than the run's folder, whose own file is then the one."""
+    """The file of `--config`. To resume takes the run's folder only, whose own file is then meant."""
     if "config" in given:
         return Path(_one("config", given.pop("config")))
     if given.get("resume") in ([], ["true"]) and "output" in given:
@@ -104,7 +110,7 @@ def _config_file(given: Given) -> Path | None:
 
 
 def _method(options: type[Any], given: Given, content: dict[str, Any]) -> str | None:
-    """The method's name, the flag's before the file's; another method's arguments in the file then don't count."""
+    """The method's name, a flag's before the file's; of another method, the file's arguments don't count."""
     if "method" not in get_type_hints(options):
         return None
     of_file: dict[str, Any] = content.pop("method", {})
@@ -115,19 +121,23 @@ def _method(options: type[Any], given: Given, content: dict[str, Any]) -> str | 
     return name
 
 
-def _argument(key: str, values: list[str], options: type[Any], known: dict[str, Any], method: str | None) -> str:
+def _argument(
+    key: str, values: list[str], options: type[Any], known: dict[str, Any], method: str | None
+) -> str:
     """One flag as jsonargparse reads it, `--key=value`."""
     if key not in known:
         others = ["config", *(["method"] if method is not None else []), *known]
         where = f" of --method {method}" if key.startswith("method.") else ""
         raise InputError(f"unknown flag {_flag(key)}{where}: did you mean {_flag(_nearest(key, others))}?")
-    if get_origin(get_type_hints(options).get(key)) is list:
-        return f"--{key}=[{', '.join(values)}]"
+    hint = get_type_hints(options).get(key)
+    if get_origin(hint) is list:
+        listed = json.dumps(values) if get_args(hint) == (str,) else f"[{', '.join(values)}]"
+        return f"--{key}={listed}"
     if not values and isinstance(known[key], bool):
         values = ["true"]
     value = _one(key, values)
-    if isinstance(known[key], float) and value in ("inf", "-inf", "nan"):
-        value = value.replace("inf", ".inf").replace("nan", ".nan")  # YAML's spelling
+    if isinstance(known[key], float) and value in ("inf", "-inf"):
+        value = value.replace("inf", ".inf")  # as YAML writes it
     return f"--{key}={value}"
 
 
@@ -143,6 +153,7 @@ def _flag(key: str) -> str:
     return f"--{key.replace('_', '-')}"
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    (near,) = get_close_matches(name, known, n=1, cutoff=0.0)
-    return near
+def _nearest(name: str, known: Collection[str]) -> str:
+    """The most similar; below a key that only has others below it, the first of these."""
+    below = [key for key in known if key.startswith(f"{name}.")]
+    return below[0] if below else get_close_matches(name, known, n=1, cutoff=0.0)[0]

@@ -1,4 +1,4 @@
-"""What a result, or a bug report, needs to say about where it came from."""
+"""What a result, or a bug report, says about where it came from."""
 
 from __future__ import annotations
 
@@ -14,8 +14,13 @@ PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", 
 SETTINGS = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "HF_HUB_OFFLINE", "PYTORCH_ALLOC_CONF")
 
 
+def provenance() -> dict[str, Any]:
+    """All of it, for a results file."""
+    return {"versions": versions(), "commits": commits(), "machine": machine(), "settings": settings()}
+
+
 def versions() -> dict[str, str]:
-    """Of this package, Python and the libraries that decide numbers; without importing them."""
+    """Of this package, of Python, and of the libraries that decide numbers, which are not imported for it."""
     from sparring import __version__
 
     found = {"sparring": __version__, "python": platform.python_version()}
@@ -23,10 +28,10 @@ def versions() -> dict[str, str]:
 
 
 def commits() -> dict[str, str]:
-    """The git commits of the working folder and, where it runs from a checkout, of this package; `+` with changes."""
+    """The git commits of the working folder and, in a checkout, of this package; with `+` if changed."""
     package = Path(__file__).parents[1]
-    here, own = _commit(Path.cwd()), _commit(package) if _git(package, "ls-files", "__init__.py") else ""
-    return {name: commit for name, commit in (("here", here), ("sparring", own)) if commit}
+    own = _commit(package) if _git(package, "ls-files", "__init__.py") else ""
+    return {name: commit for name, commit in (("here", _commit(Path.cwd())), ("sparring", own)) if commit}
 
 
 def machine() -> dict[str, Any]:
@@ -34,12 +39,11 @@ def machine() -> dict[str, Any]:
     import torch
 
     cuda = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-    mps = ["mps"] if torch.backends.mps.is_available() else []
     return {
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "devices": cuda or mps or ["cpu"],
+        "devices": cuda or (["mps"] if torch.backends.mps.is_available() else ["cpu"]),
     }
 
 
@@ -71,15 +75,15 @@ def _version(name: str) -> str | None:
 
 
 def _commit(folder: Path) -> str:
-    changed = "+" if _git(folder, "status", "--porcelain", "--untracked-files=no") else ""
     commit = _git(folder, "rev-parse", "HEAD")
-    return commit + changed if commit else ""
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    return f"{commit}{'+' if changed else ''}" if commit else ""
 
 
 def _git(folder: Path, *arguments: str) -> str:
     """What git answers; nothing where there is no git, or no repository."""
+    command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True)
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
-    return done.stdout.strip()

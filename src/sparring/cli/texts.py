@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from sparring.data import Examples, Split, default_data, read, split, splits
 from sparring.errors import InputError
 
-VALIDATION, TEST = ("validation", "valid", "dev", "val"), ("test",)  # names of splits that mean the same
 FLAG_OF = {"text=...": "--text-column", "label=...": "--label-column"}
+PARTS = {"validation": ("validation", "valid", "dev", "val"), "test": ("test",)}
+"""What these parts are called in data sets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +18,8 @@ class Texts:
     """Data.
 
     Args:
-        data: a .csv, .tsv, .jsonl, .json or .parquet file, or the name of a hub data set; Rotten Tomatoes reviews
-            where left out.
+        data: a .csv, .tsv, .jsonl, .json or .parquet file, or the name of a hub data set; where left out,
+            Rotten Tomatoes reviews.
         text_column: found by its usual names where left out.
         pair_column: of the second text, where there are pairs.
         label_column: found by its usual names where left out.
@@ -49,29 +51,37 @@ class Texts:
                 message = message.replace(argument, flag)
             raise InputError(message) from None
 
-    def parts(self, *, validation: str | None = None, test: str | None = None) -> Split:
-        """Training, validation and test data: as given, as the data set has them, else split from the training data.
+    def read_test(self, *, part: str | None = None, require_labels: bool = True) -> Examples:
+        """A part of the data: the one asked for, else the test data, else, of a file, all of it.
+
+        Raises:
+            InputError: it can't be read.
+        """
+        if self.data is None:
+            if part is not None:
+                raise InputError(f"--split {part} is of a data set: give one as --data")
+            return default_data().test
+        here = [name for name in splits(self.data) if name in PARTS["test"]]
+        return self.read(self.data, part=part or (here[0] if here else None), require_labels=require_labels)
+
+    def read_split(self, *, validation: str | None = None, test: str | None = None) -> Split:
+        """Training, validation and test data: as given, as the data set has them, else split off the former.
 
         Raises:
             InputError: one of them can't be read, or there is too little to split.
         """
+        asked = {"validation": validation, "test": test}
+        found: dict[str, Any] = {name: self.read(file) for name, file in asked.items() if file is not None}
         if self.data is None:
-            made = default_data()
-            given = {"validation": validation, "test": test}
-            found = {name: self.read(source) for name, source in given.items() if source is not None}
-            return Split(**{"train": made.train, "validation": made.validation, "test": made.test, **found}, rule=made.rule)
+            return replace(default_data(), **found)
         names = splits(self.data)
+        for part, aliases in PARTS.items():
+            here = [name for name in names if name in aliases]
+            if part not in found and here:
+                found[part] = self.read(self.data, part=here[0])
         train = self.read(self.data, part="train" if "train" in names else None)
-        found = {}
-        for name, source, aliases in (("validation", validation, VALIDATION), ("test", test, TEST)):
-            here = next((alias for alias in aliases if alias in names), None)
-            if source is not None:
-                found[name] = self.read(source)
-            elif here is not None:
-                found[name] = self.read(self.data, part=here)
-        shares = {name: 0.0 if name in found else 0.1 for name in ("validation", "test")}
-        if not any(shares.values()):
+        if len(found) == len(PARTS):
             return Split(train=train, **found, rule="as given")
-        made = split(train, **shares)
-        rest = {"validation": made.validation, "test": made.test} | found
-        return Split(train=made.train, **rest, rule=made.rule + "".join(f", {name} as given" for name in found))
+        made = split(train, **{name: 0.0 if name in found else 0.1 for name in PARTS}, seed=0)
+        given = "".join(f", {name} data as given" for name in found)
+        return replace(made, **found, rule=made.rule + given)

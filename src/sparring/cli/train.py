@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from sparring.cli import console, record
-from sparring.cli.choice import Choice
-from sparring.cli.folder import RunFolder
+from sparring.cli.choice import Choice, kind_of
+from sparring.cli.folder import DEFAULT, RunFolder, write_json
 from sparring.cli.texts import Texts
 from sparring.data import Examples, LabelSet, Split, subset
 from sparring.errors import InputError
@@ -49,13 +49,13 @@ class Output:
     """Output.
 
     Args:
-        output: the folder of the run, where the model, its results and its configuration go.
+        output: the folder of the run, for the model, its results and its configuration.
         save_steps: write a checkpoint every N steps too, not only after each epoch.
         resume: go on with the run in that folder from its last complete checkpoint, bit for bit.
         overwrite: replace the run in that folder.
     """
 
-    output: str = "runs/default"
+    output: str = DEFAULT
     save_steps: int = 0
     resume: bool = False
     overwrite: bool = False
@@ -66,14 +66,14 @@ class Options(Output, Training, Texts):
     """Fine-tune a classifier, plainly or adversarially, and save it as a Hugging Face folder.
 
     Args:
-        model: a Hugging Face folder or the name of a hub model; MiniLM-L6 where left out.
+        model: a Hugging Face folder or the name of a hub model; where left out, MiniLM-L6.
         max_length: tokens after which a text is cut.
-        validation: a file of its own, where the data have none; else a tenth of the training data.
+        validation: a file of its own; where the data have none, a tenth of the training data.
         test: likewise.
         train_size: train on so many of the training examples only.
-        method: by its name.
+        method: the method, and its arguments.
         start_step: train plainly before this step.
-        every: play the method on every N-th step only, and train plainly on the rest.
+        every: play the method on every N-th step only, and train plainly on the others.
     """
 
     model: str | None = None
@@ -81,14 +81,14 @@ class Options(Output, Training, Texts):
     validation: str | None = None
     test: str | None = None
     train_size: int | None = None
-    method: Choice = Choice()
+    method: Choice = field(default_factory=Choice)
     start_step: int = 0
     every: int = 1
 
     def config(self) -> dict[str, Any]:
         """As `config.yaml` writes it: all that makes the result, and where it goes."""
-        found = {name: value for name, value in asdict(self).items() if name not in ("resume", "overwrite")}
-        return {**found, "method": self.method.as_dict()}
+        kept = {name: value for name, value in asdict(self).items() if name not in ("resume", "overwrite")}
+        return {**kept, "method": self.method.as_dict()}
 
 
 def run(options: Options) -> int:
@@ -99,36 +99,50 @@ def run(options: Options) -> int:
     if options.resume:
         folder.check_same(options.config())
         if folder.results.is_file():
-            console.note(f"{folder.path} has ended already: see {folder.results}")
+            print(f"{folder.path} has ended already: see {folder.results}")
             return 0
     else:
         folder.check_free(overwrite=options.overwrite)
 
-    from sparring.cli import training  # transformers takes seconds to import, and the checks above need none of it
+    from sparring.cli import training  # transformers takes seconds to import, and nothing above needs it
 
-    console.title(f"Training with {options.method.name}")
+    console.title(f"Training with {kind_of(options.method.name).__name__}")
     data = _data(options)
     labels = LabelSet.of(data.train)
     console.facts([("Labels", _shares(data.train, labels))])
     job = training.prepare(options, data, labels, method, folder)
-    if options.resume:
-        folder.check_texts(data.train.hashes())
-    else:
-        folder.begin(options.config(), data.train.hashes())
+    if not options.resume:
+        folder.begin(options.config())
+    folder.keep_texts(data.train.hashes())
     fitted = training.fit(job)
     metrics = training.save(job)
-    folder.end(_results(options, data, labels, method, fitted, metrics))
+    found = {"metrics": metrics, "training": fitted, "labels": list(labels.names)}
+    write_json(folder.results, {**found, **_about(options, data, method)})
     _close(folder, method, fitted, metrics)
     return 0
 
 
+def _check(options: Options) -> None:
+    """Refuse numbers that make no sense, before anything is read."""
+    numbers = asdict(options)
+    for name in ("epochs", "batch_size", "accumulate"):
+        check(name, numbers[name], least=1)
+    for name in ("weight_decay", "warmup", "save_steps", "seed"):
+        check(name, numbers[name], least=0)
+    check("learning_rate", options.learning_rate, above=0)
+    if options.train_size is not None:
+        check("train_size", options.train_size, least=1)
+    if options.warmup > 1:
+        raise InputError(f"warmup is {options.warmup}, but must be a share of the steps, from 0 to 1")
+
+
 def _data(options: Options) -> Split:
-    data = options.parts(validation=options.validation, test=options.test)
+    data = options.read_split(validation=options.validation, test=options.test)
     console.facts([("Data", f"{data.train.source}: {data.summary()}")])
     if options.train_size is None:
         return data
     train = subset(data.train, options.train_size)
-    console.facts([("", f"{len(train):,} of the training examples are used, each label in proportion")])
+    console.facts([("", f"trained on {len(train):,} of them, each label in proportion")])
     return replace(data, train=train)
 
 
@@ -137,61 +151,54 @@ def _shares(examples: Examples, labels: LabelSet) -> str:
     return ", ".join(f"{name} {counts[i] / len(examples):.1%}" for i, name in enumerate(labels.names))
 
 
-def _results(
-    options: Options, data: Split, labels: LabelSet, method: Method, fitted: dict[str, Any], metrics: dict[str, Any]
-) -> dict[str, Any]:
-    """What `results.json` says."""
+def _about(options: Options, data: Split, method: Method) -> dict[str, Any]:
+    """What `results.json` says beside what was found."""
     return {
-        "metrics": metrics,
-        "labels": list(labels.names),
         "method": method.describe(),
         "passes_per_batch": vars(method.passes),
         "unit": method.unit,
-        "training": fitted,
-        "peak_memory": record.peak_memory(),
         "seed": options.seed,
         "arguments": options.config(),
         "data": {
             "source": data.train.source,
             "rule": data.rule,
             "counts": data.counts,
-            "sha256": {name: getattr(data, name).data_hash() for name in data.counts},
+            "sha256": {
+                "train": data.train.data_hash(),
+                "validation": data.validation.data_hash(),
+                "test": data.test.data_hash(),
+            },
             "train_hashes": RunFolder(options.output).hashes.name,
         },
-        "versions": record.versions(),
-        "commits": record.commits(),
-        "machine": record.machine(),
-        "settings": record.settings(),
+        "peak_memory": record.peak_memory(),
+        **record.provenance(),
     }
 
 
-def _close(folder: RunFolder, method: Method, fitted: dict[str, Any], metrics: dict[str, Any]) -> None:
-    """The closing table, and where everything is."""
-    console.note()
+def _close(
+    folder: RunFolder, method: Method, fitted: dict[str, Any], metrics: dict[str, dict[str, float]]
+) -> None:
+    """The closing table, what it cost, and where everything is."""
+    if fitted["skipped_ascent_steps"]:
+        console.warn(
+            f"{fitted['skipped_ascent_steps']} ascent steps were skipped: their gradients weren't finite"
+        )
     rows = [[part, *(f"{found[key]:.3f}" for key in MEASURES)] for part, found in metrics.items()]
+    print()
     console.table(["", *MEASURES.values()], rows)
-    console.note()
-    passes, time = Passes(**fitted["passes"]), console.duration(fitted["seconds"])
-    memory = max(record.peak_memory().values(), default=0)
-    skipped = fitted["skipped_ascent_steps"]
-    if skipped:
-        console.warn(f"{skipped} ascent steps were skipped, because their gradients weren't finite")
+    print()
+    time, passes = console.duration(fitted["seconds"]), Passes(**fitted["passes"])
+    memory = max(record.peak_memory().values(), default=0) / 2**20
+    cost = (
+        f"{time} for {fitted['steps']:,} steps, {passes} passes ({method.passes} a batch), {memory:,.0f} MiB"
+    )
     console.facts(
         [
-            ("Cost", f"{time}, {fitted['steps']} steps of {method.passes} each, {passes} in all, {memory / 2**20:,.0f} MiB at most"),
-            ("Saved", f"{folder.path}, a model that transformers opens; {folder.results.name} has all numbers"),
+            ("Cost", cost),
+            (
+                "Saved",
+                f"{folder.path}, which transformers opens as it is; all numbers in {folder.results.name}",
+            ),
             ("Next", f"sparring evaluate --model {folder.path}"),
         ]
     )
-
-
-def _check(options: Options) -> None:
-    """Refuse numbers that make no sense, before anything is read."""
-    for name in ("epochs", "batch_size", "accumulate", "train_size"):
-        if getattr(options, name) is not None:
-            check(name, getattr(options, name), least=1)
-    for name in ("weight_decay", "warmup", "save_steps", "seed"):
-        check(name, getattr(options, name), least=0)
-    check("learning_rate", options.learning_rate, above=0)
-    if options.warmup > 1:
-        raise InputError(f"warmup is {options.warmup}, but is a share of the steps: from 0 to 1")

@@ -12,7 +12,7 @@ from sparring.data.wording import did_you_mean, listed, shown
 from sparring.errors import InputError
 
 T = TypeVar("T")
-_NAME = re.compile(r"([\w.-]+(?:/[\w.-]+)?)(?::([\w.-]+))?")
+_NAME = re.compile(r"(\w[\w.-]*(?:/\w[\w.-]*)?)(?::([\w.-]+))?")
 
 
 def is_name(name: str) -> bool:

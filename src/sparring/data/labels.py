@@ -58,7 +58,7 @@ class LabelSet:
         """For a model's configuration."""
         return dict(enumerate(self.names))
 
-    @property
+    @cached_property
     def label2id(self) -> dict[str, int]:
         """For a model's configuration."""
         return {name: i for i, name in enumerate(self.names)}
@@ -77,7 +77,7 @@ class LabelSet:
 
     def _id(self, label: Label, index: int, examples: Examples) -> int:
         for name in _names(label, examples.label_names):
-            found = self._known.get(name, self._known.get(name.casefold()))
+            found = self.label2id.get(name, self._folded.get(name.casefold()))
             if found is not None:
                 return found
         raise InputError(
@@ -86,10 +86,10 @@ class LabelSet:
         )
 
     @cached_property
-    def _known(self) -> dict[str, int]:
-        """Ids by name, and by name without case where only one name has it."""
+    def _folded(self) -> dict[str, int]:
+        """Ids by name without case, where only one name has it."""
         folded = [name.casefold() for name in self.names]
-        return {fold: i for i, fold in enumerate(folded) if folded.count(fold) == 1} | self.label2id
+        return {name: i for i, name in enumerate(folded) if folded.count(name) == 1}
 
 
 def _names(label: Label, label_names: tuple[str, ...] | None) -> list[str]:

@@ -102,11 +102,14 @@ def subset(examples: Examples, n: int, seed: int = 0) -> Examples:
     if n < 1:
         raise InputError(f"a subset of {n} examples was asked for, but it must have at least 1")
     count, labels, keys = len(examples), _labels(examples), examples.hashes()
-    ordered = sorted(range(count), key=lambda i: (labels[i], _hash(f"subset {seed} {keys[i]}")))
-    n = min(n, count)
-    return examples.select(
-        sorted(row for i, row in enumerate(ordered) if (i + 1) * n // count > i * n // count)
-    )
+    pairs = examples.pairs if examples.pairs is not None else [""] * count
+
+    def place(i: int) -> tuple[str, bytes, str, str]:
+        return labels[i], _hash(f"subset {seed} {keys[i]}"), examples.texts[i], pairs[i]
+
+    n, ordered = min(n, count), sorted(range(count), key=place)
+    drawn = [row for i, row in enumerate(ordered) if (i + 1) * n // count > i * n // count]
+    return examples.select(sorted(drawn))
 
 
 def _labels(examples: Examples) -> list[str]:

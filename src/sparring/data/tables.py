@@ -61,7 +61,7 @@ def read_tsv(path: Path) -> Table:
 
     Some writers quote fields as in csv. Others, GLUE's among them, write quotes as plain text; read as csv,
     such a file loses rows. So quotes are csv's where all in the file are around a field or doubled inside
-    one, else text. A quoted field has line breaks only where lines alone don't make rows of equal length.
+    one, else text. A quoted field has tabs and line breaks only where rows are of unequal length without it.
     """
     text = decoded(path)
     lines = [(number, line.split("\t")) for number, line in enumerate(text.split("\n"), 1) if line]
@@ -72,7 +72,7 @@ def read_tsv(path: Path) -> Table:
     return _table(path, rows, "a tab is missing, or a text has one in it")
 
 
-_QUOTED_IN_LINE = re.compile(r'(?<![^\t\n])"[^"\n]*(?:""[^"\n]*)*"(?![^\t\n])')
+_QUOTED_IN_LINE = re.compile(r'(?<![^\t\n])"[^"\t\n]*(?:""[^"\t\n]*)*"(?![^\t\n])')
 _QUOTED = re.compile(r'(?<![^\t\n])"[^"]*(?:""[^"]*)*"(?![^\t\n])')
 
 

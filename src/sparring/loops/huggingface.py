@@ -151,7 +151,7 @@ class AdversarialMixin(_Trainer):
         output: Any = super().evaluation_loop(dataloader, description, *args, **kwargs)
         if self.robust_metric is not None and description == "Evaluation":
             model: Any = self.model
-            with untouched(devices_of(model)), torch.enable_grad():
+            with untouched(devices_of(model)):
                 found = self.robust_metric(model, dataloader)
             for name, value in found.items():
                 key = f"{kwargs.get('metric_key_prefix', 'eval')}_{name}"

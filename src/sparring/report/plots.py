@@ -16,8 +16,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 def robustness_plot(evaluations: Mapping[str, Evaluation], path: Path) -> tuple[Path, Path]:
     """Draw accuracy under attack over the radius, a line per model that begins at its clean accuracy.
 
-    Chance level, the share of the most frequent class, is dashed. For a single model, accuracy under random noise of the
-    same size is dotted.
+    Chance level, the share of the most frequent class, is dashed. For a single model, accuracy under random
+    noise of the same size is dotted.
 
     Args:
         evaluations: by the name that the legend gives the model; all on the same data.
@@ -48,7 +48,9 @@ def robustness_plot(evaluations: Mapping[str, Evaluation], path: Path) -> tuple[
         for share in sorted({evaluation.majority_share for evaluation in evaluations.values()}):
             axes.axhline(share, color="0.3", ls="--", lw=1.2, label=f"chance level, {share:.1%}")
         axes.set(xlabel=_radius_label(evaluations), ylabel="accuracy under attack", ylim=(0, 1))
-        axes.margins(x=0.03)  # the markers at 0, the clean accuracies, are seen whole
+        axes.margins(x=0.03)
+        axes.axvline(0, color="0.6", lw=0.8, zorder=1)
+        axes.annotate("clean", (0, 1), (4, -4), textcoords="offset points", ha="left", va="top", color="0.3")
         axes.yaxis.set_major_formatter(PercentFormatter(1))
         axes.grid(color="0.9")
         axes.spines[["top", "right"]].set_visible(False)
@@ -62,5 +64,5 @@ def robustness_plot(evaluations: Mapping[str, Evaluation], path: Path) -> tuple[
 
 def _radius_label(evaluations: Mapping[str, Evaluation]) -> str:
     units = {f"{evaluation.unit:.3g}" for evaluation in evaluations.values()}
-    unit = f"1 is {units.pop()}" if len(units) == 1 else "each model's own"
+    unit = f"1 = {units.pop()}" if len(units) == 1 else "each model's own"
     return f"radius, in mean word-embedding norms ({unit})"

@@ -64,8 +64,8 @@ def _check_head(name: str, config: PreTrainedConfig, labels: LabelSet | None) ->
     if not any(kind.endswith("ForSequenceClassification") for kind in config.architectures or []):
         return
     known = LabelSet.from_config(config.id2label or {})
-    if labels is None and len(known) < 2:
-        raise InputError(f"{name} has one output only, so it is no classifier")
+    if len(known) < 2:
+        raise InputError(f"{name} has a head of one output, so it is no classifier: choose another model")
     if labels is not None and len(labels) != len(known):
         raise InputError(
             f"{name} has a head for {len(known)} labels ({listed(known.names)}), but the data have "

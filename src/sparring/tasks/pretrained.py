@@ -34,10 +34,10 @@ def loading(name: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (OSError, RuntimeError, SafetensorError, ValueError) as error:
+    except (KeyError, OSError, RuntimeError, SafetensorError, ValueError) as error:
         what = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        place = "it" if folder.is_dir() else "there is no such folder, and as a model of the hub it"
-        raise InputError(f"{name}: {place} can't be loaded: {what}") from error
+        place = name if folder.is_dir() else f"there is no folder {name}, and as a model of the hub it"
+        raise InputError(f"{place} can't be loaded: {what}") from error
     finally:
         logging.set_verbosity(level)
         if bars:
@@ -46,6 +46,8 @@ def loading(name: str) -> Iterator[None]:
 
 def _check_place(folder: Path) -> None:
     """What is plain to see before anything is read."""
+    if folder.is_file():
+        raise InputError(f"{folder} is a file: give the folder of a model")
     if not folder.is_dir():
         # A hub model is `name` or `owner/name`, which is no path where there is no folder `owner`.
         in_folder = len(folder.parts) == 2 and folder.parent.is_dir()
@@ -92,15 +94,13 @@ def check_weights(name: str, model: PreTrainedModel, info: dict[str, Any], *, ne
     Raises:
         InputError: naming what the checkpoint lacks, or has in another size.
     """
-    if info["mismatched_keys"]:
-        first = min(map(str, info["mismatched_keys"]))  # a name, in transformers 5 with both sizes
-        raise InputError(f"{name}: its weights don't have the sizes in its config.json: {first}")
-    new = sorted(info["missing_keys"])
+    resized = [key if isinstance(key, str) else key[0] for key in info["mismatched_keys"]]  # 5 adds the sizes
+    new = sorted([*info["missing_keys"], *resized])
     body = [key for key in new if key.startswith(f"{model.base_model_prefix}.") and "pooler" not in key]
     if body:
-        kind = type(model).__name__
+        what = f"{body[0]} is missing or has another size"
         raise InputError(
-            f"{name}: its weights aren't a {kind}'s, as its config.json says: {body[0]} is missing"
+            f"{name}: its weights aren't those of its config.json's {type(model).__name__}: {what}"
         )
     if new and not new_head:
         raise InputError(f"{name} has no trained classification head: {new[0]} is missing; train it first")

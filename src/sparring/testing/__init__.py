@@ -103,7 +103,7 @@ def check_method(
 
 
 def _measured(factory: Callable[[], Method], model: nn.Module, batch: Batch, **options: Any) -> Setting:
-    """The setting, with the method's unit as the whole batch gives it: parts of the batch would give others."""
+    """The setting, with the method's unit as measured on the whole batch: parts of it give others."""
     method = factory()
     method(copy.deepcopy(model).train(), batch)
     return Setting(factory, model, batch, forward=method.call, unit=method.unit, **options)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sparring.method import Method
 from sparring.randomness import capture, devices_of
+from sparring.testing.facts import EVERYTHING, Facts, attributes, change, flags, hooks, values
 from sparring.testing.setting import Setting, plain, play, require
-
-Facts = dict[str, Any]
 
 
 def parameters_and_buffers_stay_bit_equal(setting: Setting) -> None:
@@ -40,44 +39,27 @@ def the_random_stream_is_as_plain_training_leaves_it(setting: Setting) -> None:
     """However many passes a batch takes, the next draw (data order, dropout) is that of plain training."""
     model = setting.subject()
     method = setting.method(model)
-    own_state = random.getstate()
+    pythons = random.getstate()
     for call in ("first", "second"):
         plain(model, setting.batch, setting.forward, seed=1)
         expected = capture(devices_of(model))
         play(method, model, setting.batch, seed=1)
         found = capture(devices_of(model))
-        for (device, theirs), (_, ours) in zip(expected, found, strict=True):
-            require(
-                torch.equal(theirs, ours),
-                f"the global random stream on {device} is another after the {call} call",
-            )
-    require(random.getstate() == own_state, "Python's global random stream has moved")
+        same = all(torch.equal(ours, theirs) for (_, ours), (_, theirs) in zip(found, expected, strict=True))
+        require(same, f"after the {call} call torch's global random stream is another")
+    require(random.getstate() == pythons, "Python's global random stream has moved")
 
 
 def a_failing_forward_leaves_no_trace(setting: Setting) -> None:
     """Whichever pass raises (out of memory, Ctrl-C), the model is as it was."""
     model = setting.subject()
-    last = _count_forwards(setting, model)
-
-    def failing_at(number: int, method: Method) -> Callable[[], Any]:
-        calls = 0
-
-        def forward(model: nn.Module, batch: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            outputs = setting.forward(model, batch)
-            if calls == number:
-                raise FailureError
-            return outputs
-
-        return lambda: method(model, setting.batch, forward=forward)
-
-    for number in range(1, last + 1):
-        _fails_without_trace(
-            model,
-            failing_at(number, setting.method(model)),
-            f"forward {number} (the first batch's probe included)",
-        )
+    forwards = _Forwards(setting)
+    setting.method(model)(model, setting.batch, forward=forwards)
+    for number in range(1, forwards.count + 1):
+        failing = _Forwards(setting, fail_at=number)
+        call = partial(setting.method(model), model, setting.batch, forward=failing)
+        what = f"forward {number} of {forwards.count}, the first batch's probe included"
+        _fails_without_trace(model, call, what)
 
 
 def a_failing_backward_leaves_no_trace(setting: Setting) -> None:
@@ -87,70 +69,27 @@ def a_failing_backward_leaves_no_trace(setting: Setting) -> None:
     def fail(_loss: Tensor) -> None:
         raise FailureError
 
-    method = setting.method(model)
-    _fails_without_trace(model, lambda: method(model, setting.batch, backward=fail), "the first backward")
-
-
-# -- what a model is made of --------------------------------------------------------------------------
-
-
-def values(model: nn.Module) -> Facts:
-    """Parameters with a count of the writes to them, and buffers."""
-    facts: Facts = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        facts[f"the parameter {name}"] = parameter.detach().clone()
-        facts[f"the identity of the parameter {name}"] = id(parameter)
-        facts[f"the number of writes to the parameter {name}"] = parameter._version
-    facts.update(
-        {f"the buffer {name}": buffer.clone() for name, buffer in model.named_buffers(remove_duplicate=False)}
-    )
-    return facts
-
-
-def hooks(model: nn.Module) -> Facts:
-    """Every dictionary of hooks, of modules and of parameters."""
-    facts: Facts = {}
-    for name, module in model.named_modules():
-        facts.update(
-            {f"{key} of {name}": list(value) for key, value in vars(module).items() if _holds_hooks(key)}
-        )
-    for name, parameter in model.named_parameters():
-        facts[f"the hooks of the parameter {name}"] = list(parameter._backward_hooks or {})
-        facts[f"the post-accumulation hooks of the parameter {name}"] = list(
-            parameter._post_accumulate_grad_hooks or {}
-        )
-    return facts
-
-
-def attributes(model: nn.Module) -> Facts:
-    """What else modules have, by identity, and the order of their parts."""
-    facts: Facts = {"the order of the state dict": list(model.state_dict())}
-    for name, module in model.named_modules():
-        for key, value in vars(module).items():
-            if key in ("_parameters", "_buffers", "_modules"):
-                facts[f"{key} of {name}"] = list(value)
-            elif key != "training" and not _holds_hooks(key):
-                facts[f"the attribute {key} of {name}"] = (
-                    value if isinstance(value, int | float | str) else id(value)
-                )
-    return facts
-
-
-def flags(model: nn.Module) -> Facts:
-    """The mode of every module, and which parameters need a gradient."""
-    modes: Facts = {f"the mode of {name}": module.training for name, module in model.named_modules()}
-    needs = {
-        f"requires_grad of {name}": parameter.requires_grad for name, parameter in model.named_parameters()
-    }
-    return modes | needs
-
-
-def _holds_hooks(attribute: str) -> bool:
-    return attribute.endswith("hooks") or "_hooks_" in attribute
+    call = partial(setting.method(model), model, setting.batch, backward=fail)
+    _fails_without_trace(model, call, "the first backward")
 
 
 class FailureError(Exception):
     """Stands for whatever may go wrong in a pass."""
+
+
+class _Forwards:
+    """A `forward=` that counts, and fails at one of its calls."""
+
+    def __init__(self, setting: Setting, fail_at: int = 0) -> None:
+        self.forward, self.fail_at = setting.forward, fail_at
+        self.count = 0
+
+    def __call__(self, model: nn.Module, batch: Any) -> Any:
+        self.count += 1
+        outputs = self.forward(model, batch)
+        if self.count == self.fail_at:
+            raise FailureError
+        return outputs
 
 
 def _stays(setting: Setting, facts_of: Callable[[nn.Module], Facts]) -> None:
@@ -162,38 +101,18 @@ def _stays(setting: Setting, facts_of: Callable[[nn.Module], Facts]) -> None:
     before = facts_of(model)
     for _ in range(2):
         play(method, model, setting.batch)
-    _require_same(before, facts_of(model), "a call")
+    changed = change(before, facts_of(model))
+    require(not changed, f"a call {changed}")
 
 
 def _fails_without_trace(model: nn.Module, call: Callable[[], Any], what: str) -> None:
-    before = [facts_of(model) for facts_of in (values, hooks, attributes, flags)]
+    before = [facts_of(model) for facts_of in EVERYTHING]
     try:
         call()
     except FailureError:
         pass
     else:
-        raise AssertionError(f"an exception in {what} was swallowed")
-    for facts, facts_of in zip(before, (values, hooks, attributes, flags), strict=True):
-        _require_same(facts, facts_of(model), f"an exception in {what}")
-
-
-def _require_same(before: Facts, after: Facts, what: str) -> None:
-    for name in [*before, *(name for name in after if name not in before)]:
-        require(name in after, f"{what} removed {name}")
-        require(name in before, f"{what} left {name}")
-        ours, theirs = after[name], before[name]
-        same = torch.equal(ours, theirs) if isinstance(ours, Tensor) else ours == theirs
-        require(same, f"{what} changed {name}")
-
-
-def _count_forwards(setting: Setting, model: nn.Module) -> int:
-    """The forwards of a batch, the first batch's probe included; afterwards the model has seen one."""
-    method, calls = setting.method(model), 0
-
-    def forward(model: nn.Module, batch: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return setting.forward(model, batch)
-
-    method(model, setting.batch, forward=forward)
-    return calls
+        raise AssertionError(f"an exception in {what}, was swallowed")
+    for facts, facts_of in zip(before, EVERYTHING, strict=True):
+        changed = change(facts, facts_of(model))
+        require(not changed, f"an exception in {what}, {changed}")
