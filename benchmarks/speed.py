@@ -3,10 +3,11 @@
     python benchmarks/speed.py                  # the embedded MiniLM, 32 x 32 tokens, 25 interleaved rounds
     python benchmarks/speed.py --rounds 40 --tokens 64 --output benchmarks/results/speed.json
 
-Every round times, one after the other, a plain forward and backward by hand, an input-only pass by hand (forward and the gradient
-at the embeddings alone), and one step of each method; a method's ratio in the round is its time over that of the passes that it
-documents. The median over the rounds is quoted: the machine's drift is in both sides of a ratio. Peak memory is that of a fresh process
-which does nothing but ten steps. Optimizer steps are in no figure: they are the same for every method.
+Every round times, one after the other, a plain forward and backward by hand, an input-only pass by hand (a
+forward and the gradient at the embeddings alone), and one step of each method. A method's ratio in the round
+is its time over that of the passes that it documents; the median over the rounds is quoted, for the machine's
+drift is in both sides of a ratio. Peak memory is that of a fresh process which does nothing but ten steps.
+Optimizer steps are in no figure: they are the same for every method.
 """
 
 from __future__ import annotations
@@ -56,10 +57,15 @@ def make(args: argparse.Namespace) -> tuple[nn.Module, dict[str, Tensor]]:
     model = AutoModelForSequenceClassification.from_config(config).train()
     shape = (args.batch_size, args.tokens)
     ids = torch.randint(1000, config.vocab_size, shape)
-    return model, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": torch.arange(len(ids)) % 2}
+    return model, {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "labels": torch.arange(len(ids)) % 2,
+    }
 
 
 def seconds(step: Callable[[], object]) -> float:
+    """What one call takes."""
     start = time.perf_counter()
     step()
     return time.perf_counter() - start
@@ -82,7 +88,7 @@ def input_only(model: nn.Module, batch: dict[str, Tensor]) -> None:
 
 
 def ratios(args: argparse.Namespace) -> dict[str, dict[str, float | str]]:
-    """For each method the median ratios to its documented passes and to a plain pass, over interleaved rounds."""
+    """For each method the median ratios to its documented passes and to a plain pass."""
     model, batch = make(args)
     methods = {name: build() for name, build in METHODS.items()}
 
@@ -109,7 +115,10 @@ def ratios(args: argparse.Namespace) -> dict[str, dict[str, float | str]]:
     }
     for name, method in methods.items():
         passes = method.passes
-        row: dict[str, float | str] = {"passes": str(passes), "to a plain pass": median(lambda t, n=name: t[n] / t["full"])}
+        row: dict[str, float | str] = {
+            "passes": str(passes),
+            "to a plain pass": median(lambda t, n=name: t[n] / t["full"]),
+        }
         if not isinstance(method, (Every, Delayed)):
             row["to its passes"] = median(
                 lambda t, n=name, p=passes: t[n] / (p.full * t["full"] + p.ascent * t["ascent"])
@@ -120,12 +129,22 @@ def ratios(args: argparse.Namespace) -> dict[str, dict[str, float | str]]:
 
 def peak(args: argparse.Namespace, name: str) -> float:
     """The peak memory in MiB of a process that runs ten steps of a method, and nothing else."""
-    command = [sys.executable, __file__, "--peak-of", name, "--batch-size", str(args.batch_size), "--tokens", str(args.tokens)]
+    command = [
+        sys.executable,
+        __file__,
+        "--peak-of",
+        name,
+        "--batch-size",
+        str(args.batch_size),
+        "--tokens",
+        str(args.tokens),
+    ]
     command += ["--model", args.model] if args.model else []
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
 def print_peak(args: argparse.Namespace) -> None:
+    """What `peak` asks a fresh process for."""
     model, batch = make(args)
     method = METHODS[args.peak_of]()
     for _ in range(10):
@@ -135,18 +154,25 @@ def print_peak(args: argparse.Namespace) -> None:
 
 
 def import_seconds(rounds: int) -> float:
-    """What `import sparring` adds to `import torch`: the median difference over interleaved fresh processes."""
+    """What importing a method adds to `import torch`: the median over interleaved processes."""
 
     def once(statement: str) -> float:
         code = f"import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
-        return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+        return float(
+            subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        )
 
-    once("import sparring")
-    return statistics.median(once("import torch, sparring") - once("import torch") for _ in range(rounds))
+    once("from sparring import FreeLB")
+    return statistics.median(
+        once("import torch; from sparring import FreeLB") - once("import torch") for _ in range(rounds)
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure, print the table, and keep it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", help="a model's folder; the embedded MiniLM by default")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=32)

@@ -21,8 +21,8 @@ class Subject:
 
     model: nn.Module
     batch: dict[str, Tensor]
-    layer: str  # a module that returns a vector per token, inside a checkpointed block where there is one
-    weight: str  # a parameter, too
+    layer: str = ""  # a module that returns a vector per token, in a checkpointed block where there is one
+    weight: str = ""  # a parameter, too
     row: str = ""  # a module that returns a vector per text
     pad_id: int = 0
     items: Callable[[dict[str, Tensor]], float] = lambda batch: len(batch["input_ids"])
@@ -185,13 +185,7 @@ def t5_classifier() -> Subject:
     batch = texts()
     last = LENGTHS - 1
     batch["input_ids"][torch.arange(TEXTS), last] = 1  # it reads the token that ends the text
-    return Subject(
-        model,
-        batch,
-        layer="transformer.encoder.block.0.layer.0",
-        weight="transformer.decoder.block.0.layer.1.EncDecAttention.k.weight",
-        tolerance=1e-6,
-    )
+    return Subject(model, batch, tolerance=1e-6)
 
 
 def t5_sequence_to_sequence() -> Subject:
@@ -202,7 +196,7 @@ def t5_sequence_to_sequence() -> Subject:
         model,
         texts(labels=labels),
         layer="encoder.block.0.layer.1",
-        weight="encoder.block.0.layer.0.SelfAttention.v.weight",
+        weight="decoder.block.0.layer.1.EncDecAttention.v.weight",
         items=labels_that_count,
         tolerance=1e-6,
     )

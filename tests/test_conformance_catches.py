@@ -2,380 +2,65 @@
 
 from __future__ import annotations
 
-import random
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from sparring import L2, Game, Method, Output, Passes, Properties
-from sparring.ascent import gradient
+from sparring import Output
 from sparring.testing import CHECKS, check_method
 from sparring.testing.toy import toy
+from tests import conformance_broken as calls
+from tests import conformance_broken_promises as promises
+from tests.conformance_broken import Sound, WritesABuffer
 from tests.conformance_models import Subject, bert, lstm
 
-
-class Sound(Method):
-    """One step from a random start, and nothing wrong; what the others break is a function each."""
-
-    def __init__(self, *, size: float = 0.1, **common: Any) -> None:
-        super().__init__(**common)
-        self.size, self.ball = size, L2()
-
-    def play(self, game: Game) -> Tensor:
-        delta = self.attack(game, self.start(game))
-        loss = game.loss(delta)
-        game.backward(loss)
-        return loss
-
-    def start(self, game: Game) -> Tensor:
-        return self.size * self.ball.spread(game.support(), game.noise())
-
-    def attack(self, game: Game, start: Tensor) -> Tensor:
-        return self.ball.ascend(start, gradient(game, game.loss, start), self.size)
-
-    @property
-    def passes(self) -> Passes:
-        return Passes(full=1, ascent=1)
-
-    @property
-    def properties(self) -> Properties:
-        return Properties(random_start=True)
-
-
-# -- what a call leaves --------------------------------------------------------------------------------------
-
-
-class ReturnsAVector(Sound):
-    def play(self, game: Game) -> Tensor:
-        return super().play(game)[None]
-
-
-class WritesWeightsAndTakesItBack(Sound):
-    def play(self, game: Game) -> Tensor:
-        weight = game.target.module.weight
-        with torch.no_grad():
-            weight.add_(0.1)
-        loss = super().play(game)
-        with torch.no_grad():
-            weight.sub_(0.1)
-        return loss
-
-
-class WritesABuffer(Sound):
-    def play(self, game: Game) -> Tensor:
-        game.model.seen.add_(1)
-        return super().play(game)
-
-
-class LeavesAHook(Sound):
-    def play(self, game: Game) -> Tensor:
-        game.model.register_forward_hook(lambda *_: None)
-        return super().play(game)
-
-
-class LeavesAHookOnAParameter(Sound):
-    def play(self, game: Game) -> Tensor:
-        next(game.model.parameters()).register_hook(lambda _grad: None)
-        return super().play(game)
-
-
-class LeavesAnAttribute(Sound):
-    def play(self, game: Game) -> Tensor:
-        game.target.module.adversary = "was here"
-        return super().play(game)
-
-
-class ReordersTheStateDict(Sound):
-    def play(self, game: Game) -> Tensor:
-        words = game.model.words
-        del game.model.words
-        game.model.words = words
-        return super().play(game)
-
-
-class TurnsAllModulesToTraining(Sound):
-    def play(self, game: Game) -> Tensor:
-        game.model.train()
-        return super().play(game)
-
-
-class FreezesAParameter(Sound):
-    def play(self, game: Game) -> Tensor:
-        loss = super().play(game)
-        game.model.positions.requires_grad_(requires_grad=False)
-        return loss
-
-
-class DrawsFromTheGlobalStream(Sound):
-    def start(self, game: Game) -> Tensor:
-        return 0.1 * torch.rand(()) * game.support()
-
-
-class DrawsFromPythonsStream(Sound):
-    def start(self, game: Game) -> Tensor:
-        return 0.1 * random.random() * game.support()
-
-
-class HooksWithoutFinally(Sound):
-    """Takes its hook away, unless the forward raises."""
-
-    def play(self, game: Game) -> Tensor:
-        handle = game.model.register_forward_hook(lambda *_: None)
-        loss = super().play(game)
-        handle.remove()
-        return loss
-
-
-class SwitchesBackwardsWithoutFinally(Sound):
-    """Restores a flag, unless the backward raises."""
-
-    def play(self, game: Game) -> Tensor:
-        loss = game.loss(self.attack(game, self.start(game)))
-        game.model.positions.requires_grad_(requires_grad=False)
-        game.backward(loss)
-        game.model.positions.requires_grad_()
-        return loss
-
-
-# -- what a call computes ------------------------------------------------------------------------------------
-
-
-class TrainsAllButTheEmbeddings(Sound):
-    def play(self, game: Game) -> Tensor:
-        loss = super().play(game)
-        game.target.module.weight.grad = None
-        return loss
-
-
-class DropsWhatWasAccumulated(Sound):
-    def play(self, game: Game) -> Tensor:
-        game.model.zero_grad()
-        return super().play(game)
-
-
-class TakesAPassMore(Sound):
-    def play(self, game: Game) -> Tensor:
-        with torch.no_grad():
-            game.loss()
-        return super().play(game)
-
-
-class TakesAPassBesideTheGame(Sound):
-    def play(self, game: Game) -> Tensor:
-        loss = super().play(game)
-        game.model(**game.batch)
-        return loss
-
-
-class AscendsByBackward(Sound):
-    """The idiom of copied code: a whole backward for the perturbation's sake, and then zero_grad."""
-
-    def attack(self, game: Game, start: Tensor) -> Tensor:
-        kept = [parameter.grad for parameter in game.model.parameters()]
-        for parameter in game.model.parameters():
-            parameter.grad = None
-        delta = start.requires_grad_()
-        game.loss(delta).backward()
-        for parameter, grad in zip(game.model.parameters(), kept, strict=True):
-            parameter.grad = grad
-        return self.ball.ascend(delta, delta.grad, self.size)
-
-
-class PerturbsPadding(Sound):
-    def attack(self, game: Game, start: Tensor) -> Tensor:
-        return super().attack(game, start) + 0.01
-
-
-# -- what training meets -------------------------------------------------------------------------------------
-
-
-class GivesUnusedParametersZeros(Sound):
-    def play(self, game: Game) -> Tensor:
-        loss = super().play(game)
-        for parameter in game.model.parameters():
-            if parameter.grad is None and parameter.requires_grad:
-                parameter.grad = torch.zeros_like(parameter)
-        return loss
-
-
-class DoesNothingToFrozenEmbeddings(Sound):
-    """As every method that takes its perturbation from the gradient of the embedding matrix."""
-
-    def attack(self, game: Game, start: Tensor) -> Tensor:
-        delta = super().attack(game, start)
-        return delta if game.target.module.weight.requires_grad else 0 * delta
-
-
-class DividesByTheNumberOfTokens(Sound):
-    def start(self, game: Game) -> Tensor:
-        return super().start(game) / game.support().mean((1, 2), keepdim=True)
-
-
-class DividesByTheNormOfAllGradients(Sound):
-    def attack(self, game: Game, start: Tensor) -> Tensor:
-        grad = gradient(game, game.loss, start)
-        return start + self.size * grad / grad.norm()
-
-
-class RoundsUnderAutocast(Sound):
-    def attack(self, game: Game, start: Tensor) -> Tensor:
-        delta = super().attack(game, start)
-        return delta.bfloat16() if torch.is_autocast_enabled("cpu") else delta
-
-
-class RoundsToTheModelsPrecision(Sound):
-    def attack(self, game: Game, start: Tensor) -> Tensor:
-        return super().attack(game, start).to(game.target.module.weight.dtype)
-
-
-class TakesItsHookAwayBeforeTheBackward(Sound):
-    """So that a block is recomputed without it (huggingface/peft#2826)."""
-
-    def play(self, game: Game) -> Tensor:
-        self.attack(game, self.start(game))
-        with game.target.module.register_forward_hook(lambda _module, _args, output: 1.1 * output):
-            loss = game.loss()
-        game.backward(loss)
-        return loss
-
-
-class AscendsOnAGradientOfItsOwn(Sound):
-    """Through the model without a perturbation of the game's: re-entrant checkpoints forbid that."""
-
-    def attack(self, game: Game, start: Tensor) -> Tensor:
-        seen: list[Tensor] = []
-        with game.target.module.register_forward_hook(lambda _module, _args, output: seen.append(output)):
-            loss = game.loss()
-        (grad,) = torch.autograd.grad(loss, seen)
-        return self.ball.ascend(start, grad, self.size)
-
-
-# -- what a method keeps -------------------------------------------------------------------------------------
-
-
-class KeepsTheModel(Sound):
-    def play(self, game: Game) -> Tensor:
-        self.student = game.model
-        return super().play(game)
-
-
-class KeepsAnEmbedding(Sound):
-    def play(self, game: Game) -> Tensor:
-        self.matrix = game.target.module.weight
-        return super().play(game)
-
-
-class SharesWithTheOthers(Sound):
-    last: ClassVar[list[Method]] = []
-
-    def start(self, game: Game) -> Tensor:
-        start = super().start(game) * (1 if self.last == [self] else 2)
-        self.last[:] = [self]
-        return start
-
-
-class ForgetsItsSchedule(Sound):
-    def start(self, game: Game) -> Tensor:
-        self.seen = vars(self).get("seen", 0) + 1
-        return self.seen * super().start(game)
-
-
-# -- what a method promises ----------------------------------------------------------------------------------
-
-
-class KeepsItsRandomStartToItself(Sound):
-    @property
-    def properties(self) -> Properties:
-        return Properties(random_start=False)
-
-
-class AddsTheCleanLoss(Sound):
-    def play(self, game: Game) -> Tensor:
-        clean = game.loss()
-        game.backward(clean)
-        return clean + super().play(game)
-
-    @property
-    def passes(self) -> Passes:
-        return Passes(full=2, ascent=1)
-
-
-class DrawsFreshDropoutMasks(Sound):
-    def play(self, game: Game) -> Tensor:
-        game.stream.same = False
-        return super().play(game)
-
-
-class TakesOneNormOverTheBatch(Sound):
-    def attack(self, game: Game, start: Tensor) -> Tensor:
-        grad = gradient(game, game.loss, start)
-        return start + self.size * grad / grad.norm().clamp(min=1e-9)
-
-
-class CountsPadding(Sound):
-    """As NEFTune's published code does."""
-
-    def start(self, game: Game) -> Tensor:
-        return super().start(game) / game.support()[0].numel() ** 0.5
-
-
-class CountsFromTheLeft(Sound):
-    def start(self, game: Game) -> Tensor:
-        start = super().start(game)
-        return start * torch.arange(1, start.shape[1] + 1)[:, None]
-
-
-class ForgetsTheWeight(Sound):
-    def play(self, game: Game) -> Tensor:
-        delta = self.attack(game, self.start(game))
-        loss = game.outputs(delta).loss
-        game.backward(loss)
-        return loss
-
-
 BROKEN: list[tuple[str, type[Sound]]] = [
-    ("the_loss_is_a_detached_scalar", ReturnsAVector),
-    ("parameters_and_buffers_stay_bit_equal", WritesWeightsAndTakesItBack),
-    ("no_hook_is_left", LeavesAHook),
-    ("no_hook_is_left", LeavesAHookOnAParameter),
-    ("no_attribute_is_left", LeavesAnAttribute),
-    ("no_attribute_is_left", ReordersTheStateDict),
-    ("train_and_eval_flags_stay", TurnsAllModulesToTraining),
-    ("train_and_eval_flags_stay", FreezesAParameter),
-    ("the_random_stream_is_as_plain_training_leaves_it", DrawsFromTheGlobalStream),
-    ("the_random_stream_is_as_plain_training_leaves_it", DrawsFromPythonsStream),
-    ("a_failing_forward_leaves_no_trace", HooksWithoutFinally),
-    ("a_failing_backward_leaves_no_trace", SwitchesBackwardsWithoutFinally),
-    ("the_same_parameters_have_gradients", TrainsAllButTheEmbeddings),
-    ("two_calls_accumulate", DropsWhatWasAccumulated),
-    ("passes_are_as_documented", TakesAPassMore),
-    ("passes_are_as_documented", TakesAPassBesideTheGame),
-    ("ascent_passes_compute_no_weight_gradients", AscendsByBackward),
-    ("perturbations_are_zero_on_padding", PerturbsPadding),
-    ("unused_parameters_get_no_gradient", GivesUnusedParametersZeros),
-    ("frozen_embeddings_change_no_other_gradient", DoesNothingToFrozenEmbeddings),
-    ("a_fully_padded_row_is_harmless", DividesByTheNumberOfTokens),
-    ("ignored_labels_are_as_in_plain_training", DividesByTheNormOfAllGradients),
-    ("autocast_keeps_perturbations_in_float32", RoundsUnderAutocast),
-    ("a_bfloat16_model_has_perturbations_in_float32", RoundsToTheModelsPrecision),
-    ("the_model_is_no_part_of_the_method", KeepsTheModel),
-    ("the_model_is_no_part_of_the_method", KeepsAnEmbedding),
-    ("two_methods_do_not_disturb_each_other", SharesWithTheOthers),
-    ("a_resumed_run_continues_bit_for_bit", ForgetsItsSchedule),
-    ("random_starts_are_declared", KeepsItsRandomStartToItself),
-    ("sizes_zero_give_the_plain_gradient", AddsTheCleanLoss),
-    ("sizes_zero_give_the_plain_gradient", DrawsFreshDropoutMasks),
-    ("an_example_has_the_same_perturbation_in_any_batch", TakesOneNormOverTheBatch),
-    ("an_example_has_the_same_perturbation_under_padding_on_the_right", CountsPadding),
-    ("micro_batches_give_the_gradient_of_the_batch", ForgetsTheWeight),
+    ("the_loss_is_a_detached_scalar", calls.ReturnsAVector),
+    ("parameters_and_buffers_stay_bit_equal", calls.WritesWeightsAndTakesItBack),
+    ("no_hook_is_left", calls.LeavesAHook),
+    ("no_hook_is_left", calls.LeavesAHookOnAParameter),
+    ("no_attribute_is_left", calls.LeavesAnAttribute),
+    ("no_attribute_is_left", calls.ReordersTheStateDict),
+    ("train_and_eval_flags_stay", calls.TurnsAllModulesToTraining),
+    ("train_and_eval_flags_stay", calls.FreezesAParameter),
+    ("the_random_stream_is_as_plain_training_leaves_it", calls.DrawsFromTheGlobalStream),
+    ("the_random_stream_is_as_plain_training_leaves_it", calls.DrawsFromPythonsStream),
+    ("a_failing_forward_leaves_no_trace", calls.HooksWithoutFinally),
+    ("a_failing_backward_leaves_no_trace", calls.SwitchesBackwardsWithoutFinally),
+    ("the_same_parameters_have_gradients", calls.TrainsAllButTheEmbeddings),
+    ("two_calls_accumulate", calls.DropsWhatWasAccumulated),
+    ("passes_are_as_documented", calls.TakesAPassMore),
+    ("passes_are_as_documented", calls.TakesAPassBesideTheGame),
+    ("ascent_passes_compute_no_weight_gradients", calls.AscendsByBackward),
+    ("perturbations_are_zero_on_padding", calls.PerturbsPadding),
+    ("unused_parameters_get_no_gradient", calls.GivesUnusedParametersZeros),
+    ("frozen_embeddings_change_no_other_gradient", calls.DoesNothingToFrozenEmbeddings),
+    ("a_fully_padded_row_is_harmless", calls.DividesByTheNumberOfTokens),
+    ("ignored_labels_are_as_in_plain_training", calls.DividesByTheNormOfAllGradients),
+    ("autocast_keeps_perturbations_in_float32", calls.RoundsUnderAutocast),
+    ("a_bfloat16_model_has_perturbations_in_float32", calls.RoundsToTheModelsPrecision),
+    ("the_model_is_no_part_of_the_method", promises.KeepsTheModel),
+    ("the_model_is_no_part_of_the_method", promises.KeepsAnEmbedding),
+    ("two_methods_do_not_disturb_each_other", promises.SharesWithTheOthers),
+    ("a_resumed_run_continues_bit_for_bit", promises.ForgetsItsSchedule),
+    ("random_starts_are_declared", promises.KeepsItsRandomStartToItself),
+    ("sizes_zero_give_the_plain_gradient", promises.AddsTheCleanLoss),
+    ("sizes_zero_give_the_plain_gradient", promises.DrawsFreshDropoutMasks),
+    ("an_example_has_the_same_perturbation_in_any_batch", promises.TakesOneNormOverTheBatch),
+    ("an_example_has_the_same_perturbation_under_padding_on_the_right", promises.CountsPadding),
+    ("micro_batches_give_the_gradient_of_the_batch", promises.ForgetsTheWeight),
 ]
 BROKEN_ON: list[tuple[str, type[Sound], Subject]] = [
-    ("checkpointing_changes_no_gradient", TakesItsHookAwayBeforeTheBackward, bert()),
-    ("re_entrant_checkpointing_changes_no_gradient", AscendsOnAGradientOfItsOwn, bert()),
-    ("an_example_has_the_same_perturbation_under_padding_on_the_left", CountsFromTheLeft, lstm()),
+    ("checkpointing_changes_no_gradient", calls.TakesItsHookAwayBeforeTheBackward, bert()),
+    ("re_entrant_checkpointing_changes_no_gradient", calls.AscendsOnAGradientOfItsOwn, bert()),
+    (
+        "an_example_has_the_same_perturbation_under_padding_on_the_left",
+        promises.CountsFromTheLeft,
+        lstm(),
+    ),
 ]
 
 

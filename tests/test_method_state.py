@@ -170,6 +170,7 @@ def test_a_copy_made_in_mid_training_perturbs_the_model_and_not_a_copy_of_it():
     [
         (Plain, {"dropout": "other"}, "dropout is 'other', but must be 'same' or 'fresh'"),
         (Plain, {"unit": 0.0}, "unit is 0.0, but must be more than 0"),
+        (Plain, {"unit": math.nan}, "unit is nan, but must be more than 0"),
         (FGM, {"epsilon": -0.1}, "epsilon is -0.1, but must be 0 or more"),
         (FGM, {"epsilon": math.nan}, "epsilon is nan, but must be 0 or more"),
         (FGM, {"weight": 0.0}, "weight is 0.0, but must be more than 0"),

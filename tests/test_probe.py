@@ -69,6 +69,24 @@ class Handed(Bagged):
         self.words.register_forward_hook(lambda _module, _args, output: 2 * output)
 
 
+class Normed(Bagged):
+    """Its batch norm keeps running statistics in training mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, input_ids, **rest):
+        return {"logits": self.head(self.norm(self.words(input_ids).mean(1)))}
+
+
+class AlwaysDropping(Bagged):
+    """It draws random numbers in evaluation mode too."""
+
+    def forward(self, input_ids, **rest):
+        return {"logits": self.head(nn.functional.dropout(self.words(input_ids), 0.5, training=True).mean(1))}
+
+
 @pytest.mark.parametrize("site", SITES)
 def test_a_usual_model_passes_at_every_site(site):
     assert probe(tiny.bert(), tiny.batch(), site, call).norm > 0
@@ -76,6 +94,10 @@ def test_a_usual_model_passes_at_every_site(site):
 
 def test_a_model_with_hooks_of_its_own_passes():
     probe(tiny.made(Handed, seed=0), tiny.batch(), Embeddings(), call)
+
+
+def test_a_model_that_draws_random_numbers_is_compared_on_the_same_ones():
+    probe(tiny.made(AlwaysDropping, seed=0), tiny.batch(), Embeddings(), call)
 
 
 def test_an_embedding_that_isnt_called_is_an_error():
@@ -159,6 +181,7 @@ def assert_unchanged(model: nn.Module, before: dict) -> None:
 def test_the_probe_leaves_the_model_and_the_random_stream_as_they_were(site):
     model = tiny.bert()
     model.bert.encoder.layer[1].eval()  # as a user with a frozen layer would
+    torch.manual_seed(7)
     before, stream = snapshot(model), torch.get_rng_state()
     probe(model, tiny.batch(), site, call)
     assert_unchanged(model, before)
@@ -168,6 +191,7 @@ def test_the_probe_leaves_the_model_and_the_random_stream_as_they_were(site):
 @pytest.mark.parametrize("kind", [Bypassing, Detached, Unsteady])
 def test_so_does_one_that_fails(kind):
     model = tiny.made(kind, seed=0)
+    torch.manual_seed(7)
     before, stream = snapshot(model), torch.get_rng_state()
     with pytest.raises(InputError):
         probe(model, tiny.batch(), Embeddings(), call)
@@ -185,11 +209,19 @@ def test_a_probe_of_a_forward_that_breaks_leaves_no_trace():
         return model(**batch)
 
     model = tiny.bert()
+    torch.manual_seed(7)
     before, stream = snapshot(model), torch.get_rng_state()
     with pytest.raises(RuntimeError, match="out of memory"):
         probe(model, tiny.batch(), Embeddings(), breaks)
     assert_unchanged(model, before)
     assert torch.equal(torch.get_rng_state(), stream)
+
+
+def test_running_statistics_are_not_updated():
+    model = tiny.made(Normed, seed=0)
+    before = snapshot(model)
+    probe(model, tiny.batch(), Embeddings(), call)
+    assert_unchanged(model, before)
 
 
 def test_evaluation_mode_gives_each_module_its_own_mode_back():

@@ -93,6 +93,20 @@ def test_without_a_mask_the_padding_token_is_padding():
     assert torch.equal(Embeddings().support(target, bare), Embeddings().support(target, batch))
 
 
+def test_without_a_mask_the_padding_token_is_padding_at_every_module():
+    site, batch = Output("bert.encoder.layer.0"), tiny.batch()
+    bare = {"input_ids": batch["input_ids"]}
+    assert torch.equal(site.support(found(site), bare), site.support(found(site), batch))
+
+
+def test_a_mask_of_another_size_is_none_of_the_tokens():
+    """As with a prompt before them, or one value per pair of tokens."""
+    batch = tiny.batch()
+    longer = {**batch, "attention_mask": torch.ones(4, 9)}
+    target = found(Embeddings())
+    assert torch.equal(Embeddings().support(target, longer), Embeddings().support(target, batch))
+
+
 def test_without_a_mask_or_a_padding_token_every_token_is_real():
     batch = tiny.batch()
     support = Embeddings().support(found(Embeddings(), tiny.bag()), {"input_ids": batch["input_ids"]})
@@ -111,6 +125,7 @@ def test_ids_and_mask_may_have_other_names():
 def test_leading_dimensions_are_flattened_as_models_flatten_them():
     """zhuchen03/FreeLB#8: multiple choice, `[batch, choices, tokens]`."""
     batch = tiny.batch()
+    batch["attention_mask"][:, 0] = 0  # not to be guessed from the tokens
     choices = {key: batch[key].reshape(2, 2, 7) for key in ("input_ids", "attention_mask")}
     target = found(Embeddings())
     assert torch.equal(Embeddings().support(target, choices), Embeddings().support(target, batch))

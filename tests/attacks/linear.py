@@ -5,7 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from tests.tiny import VOCABULARY, made
+from tests.tiny import VOCABULARY, assert_close, made
+
+WRONG = 5
+"""The example of the fixture `texts` that the model answers wrongly."""
 
 
 class Mean(nn.Module):
@@ -39,3 +42,9 @@ def answered(model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def part(batch: dict[str, Tensor], rows: list[int]) -> dict[str, Tensor]:
     return {name: value[rows] for name, value in batch.items()}
+
+
+def assert_same(one, other, *, rows=slice(None)):
+    """Two attacks found the same; the first of the second's `rows` only."""
+    for name in ("clean", "attacked", "clean_loss", "loss", "norm"):
+        assert_close(getattr(one, name), getattr(other, name)[rows], tolerance=1e-9)

@@ -98,8 +98,14 @@ def model(tmp_path_factory):
         intermediate_size=32,
         max_position_embeddings=128,
         pad_token_id=0,
+        initializer_range=0.2,
     )
-    BertModel(config).save_pretrained(folder)
+    encoder = BertModel(config)
+    with torch.no_grad():  # pretrained, as it were: it knows praise from blame
+        direction = torch.randn(16)
+        for word, sign in (*((word, 1) for word in GOOD), *((word, -1) for word in BAD)):
+            encoder.embeddings.word_embeddings.weight[words.index(word)] += sign * direction
+    encoder.save_pretrained(folder)
     return folder
 
 
@@ -129,7 +135,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="session")
 def short(model, data):
     """The flags of a short training."""
-    return f"--model {model} --data {data} --batch-size 8 --epochs 2 --learning-rate 5e-3 --max-length 16"
+    return f"--model {model} --data {data} --batch-size 8 --epochs 2 --learning-rate 1e-2 --warmup 0 --max-length 16"
 
 
 @pytest.fixture(scope="session")

@@ -88,8 +88,9 @@ def test_errors_that_are_no_users_mistake_keep_their_traceback(sparring, monkeyp
         sparring("env")
 
 
-def test_a_reader_that_leaves_is_no_error(model, data):
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_is_no_error(unbuffered):
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONUNBUFFERED": unbuffered}
     command = f"{sys.executable} -m sparring methods | true"
     run = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"],

@@ -1,4 +1,4 @@
-"""An evaluation's numbers are what they are said to be, and it says when they can't be trusted."""
+"""An evaluation's numbers are what they are said to be."""
 
 from __future__ import annotations
 
@@ -6,26 +6,16 @@ import json
 
 import pytest
 import torch
-from torch import nn
 
-from sparring import L2, InputError
+from sparring import InputError
 from sparring.attacks import EmbeddingPGD
 from sparring.evaluation import Evaluation, attacked_accuracy, by_length, evaluate
-from tests import tiny
-from tests.attacks.linear import Mean, answered, mean, part
+from tests.attacks.linear import mean, part
+from tests.evaluation.models import Table, setting
 from tests.tiny import assert_close
 
-LENGTHS = (7, 4, 6, 2, 5, 3, 7, 2, 4, 6)
 RADII = [0.1, 0.3, 0.6]
 ATTACK = {"steps": 5, "unit": 1.0}
-
-
-def setting(kind: type[Mean] = Mean, *, classes: int = 2, wrong: int = 2) -> tuple[Mean, dict]:
-    """A model and ten texts, `wrong` of which it answers wrongly."""
-    model = mean(kind, classes=classes)
-    batch = answered(model, tiny.batch(lengths=LENGTHS))
-    batch["labels"][:wrong] = (batch["labels"][:wrong] + 1) % classes
-    return model, batch
 
 
 def split(batch: dict, groups: list[list[int]]) -> list[dict]:
@@ -79,17 +69,6 @@ def test_chance_level_is_the_share_of_the_most_frequent_class():
     assert evaluation.majority_share == 0.5
     assert evaluation.uniform_chance == 0.25
     assert evaluation.classes == 4
-
-
-class Table(nn.Module):
-    """Answers by its first word: its logits are that word's vector."""
-
-    def __init__(self, probabilities: list[list[float]]) -> None:
-        super().__init__()
-        self.words = nn.Embedding.from_pretrained(torch.tensor(probabilities, dtype=torch.float64).log())
-
-    def forward(self, input_ids, attention_mask, labels):
-        return {"logits": self.words(input_ids)[:, 0]}
 
 
 def test_calibration_error_and_f1_are_those_of_a_table_by_hand():
@@ -207,104 +186,6 @@ def test_a_checkpoint_can_be_chosen_by_accuracy_under_attack():
     expected = EmbeddingPGD(0.3, **ATTACK)(model, batch).survived.double().mean().item()
     assert measure(model, split(batch, [[0, 1, 2, 3], [4, 5, 6, 7, 8, 9]])) == {"attacked_accuracy": expected}
     assert 0 < expected < 0.8
-
-
-# -- doubts --------------------------------------------------------------------------------------------------
-
-
-class Masked(Mean):
-    """Moves with its words, but its gradient says that it doesn't."""
-
-    def tail(self, logits):
-        return logits.detach() + 0 * logits
-
-
-class Rounding(Masked):
-    """Masked, and a pass with a gradient rounds otherwise than one without."""
-
-    def tail(self, logits):
-        return super().tail(logits) * (1 - 1e-7 * torch.is_grad_enabled())
-
-
-class Random(Mean):
-    """Drops out in evaluation mode too."""
-
-    def tail(self, logits):
-        return nn.functional.dropout(logits, 0.5, training=True)
-
-
-class Crowd(Mean):
-    """Answers by comparing with the rest of the batch."""
-
-    def tail(self, logits):
-        return logits - logits.mean(0)
-
-
-class Overflowing(Mean):
-    """Leaves the numbers as soon as an answer is less sure than any clean one."""
-
-    def tail(self, logits):
-        sure = (logits[:, :1] - logits[:, 1:]).abs()
-        return torch.where(sure < self.least, float("nan"), logits) if hasattr(self, "least") else logits
-
-
-def test_masked_gradients_are_suspected_and_noise_is_stronger():
-    model, batch = setting(Masked, wrong=0)
-    evaluation = evaluate(model, [batch], attack=EmbeddingPGD(**ATTACK), radii=[0.1, 50.0])
-    assert [point.accuracy for point in evaluation.under_attack] == [1, 1, 1]
-    masked, noise = evaluation.warnings
-    assert "at radius 0.1, 50 the attack didn't raise the loss of up to 100%" in masked
-    assert "at radius 50 random noise of the same size does more harm than the attack" in noise
-
-
-def test_a_loss_that_rises_by_rounding_alone_has_not_been_raised():
-    model, batch = setting(Rounding, wrong=0)
-    (found,) = EmbeddingPGD(**ATTACK).sweep(model, batch, [0.1])
-    assert (found.loss > found.clean_loss).all()
-    evaluation = evaluate(model, [batch], attack=EmbeddingPGD(**ATTACK), radii=[0.1])
-    assert evaluation.under_attack[1].unmoved == 1
-    assert any("gradients may be masked" in warning for warning in evaluation.warnings)
-
-
-def test_random_answers_are_suspected():
-    model, batch = setting(Random)
-    evaluation = evaluate(model, [batch], radii=[])
-    assert any("answers the same batch differently twice" in warning for warning in evaluation.warnings)
-
-
-def test_answers_that_depend_on_the_batch_are_suspected():
-    model, batch = setting(Crowd, wrong=9)
-    evaluation = evaluate(model, [batch], attack=EmbeddingPGD(**ATTACK), radii=[])
-    assert any("under a perturbation of 0" in warning for warning in evaluation.warnings)
-
-
-def test_a_model_of_one_class_is_suspected():
-    model, batch = setting()
-    nn.init.constant_(model.head.bias[1:], 100.0)
-    evaluation = evaluate(model, [batch], attack=EmbeddingPGD(**ATTACK), radii=[0.1])
-    (warning,) = evaluation.warnings
-    assert "at radius 0, 0.1 the model predicts one class (1)" in warning
-    assert evaluation.under_attack[1].accuracy == evaluation.label_shares[1]
-
-
-def test_logits_that_are_not_finite_are_told():
-    model, batch = setting(Overflowing, wrong=0)
-    logits = EmbeddingPGD(unit=1.0)(model, batch).logits
-    model.least = logits.diff(dim=1).abs().min().item()
-    evaluation = evaluate(model, [batch], attack=EmbeddingPGD(**ATTACK), radii=[0.1])
-    assert evaluation.under_attack[1].undefined > 0
-    assert any("aren't finite" in warning for warning in evaluation.warnings)
-    nulls = [row["under_attack"]["0.1"] for row in evaluation.rows].count(None)
-    assert nulls == round(10 * evaluation.under_attack[1].undefined)
-
-
-@pytest.mark.parametrize("ball", [L2(), L2(over="token")], ids=str)
-def test_an_honest_transformer_raises_no_doubt(ball):
-    model = tiny.bert(labels=2)
-    batch = answered(model, tiny.batch(labels=2, lengths=LENGTHS))
-    evaluation = evaluate(model, [batch], attack=EmbeddingPGD(ball=ball), radii=[0.001, 0.05, 0.2])
-    assert evaluation.warnings == ()
-    assert evaluation.under_attack[-1].accuracy < evaluation.accuracy
 
 
 # -- errors --------------------------------------------------------------------------------------------------

@@ -72,7 +72,9 @@ def test_at_a_number_of_calls_it_is_in_force_as_it_was_then():
         outputs = [module(x) for _ in range(3)]
         with shift.at(1):
             assert torch.equal(module(x), outputs[1])
-        assert torch.equal(module(x), clean)  # the fourth call
+        with shift.at(0):
+            assert torch.equal(module(x), clean)
+        assert torch.equal(module(x), clean)  # the fourth call, which isn't the second
     with shift.at(0):
         assert torch.equal(module(x), clean)
         assert torch.equal(module(x), outputs[1])

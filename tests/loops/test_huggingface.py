@@ -38,8 +38,8 @@ class OwnStep(Trainer):
 
     def training_step(self, model, inputs, *args, **kwargs):
         self.steps += 1
-        simpler = {**inputs, "input_ids": inputs["input_ids"].clamp(max=20)}
-        return super().training_step(model, simpler, *args, **kwargs)
+        inputs.pop("attention_mask")
+        return super().training_step(model, inputs, *args, **kwargs)
 
 
 MODELS = {"classifier": (classifier, False), "language model": (language_model, True)}

@@ -132,14 +132,19 @@ def test_resuming_from_nothing_or_from_a_plain_trainers_checkpoint_is_one_clear_
         run(AdversarialTrainer, tmp_path, method=FreeLB(), resume=str(tmp_path / "checkpoint-6"))
 
 
-FILES = {"model.safetensors": 2_000, "optimizer.pt": 30_000}  # which outgrows this many bytes first
+FILES = {"model.safetensors": 2_000, "optimizer.pt": 30_000, "method.pt": 200_000}  # bytes that it outgrows
 
 
 @pytest.mark.filterwarnings("ignore:mtime may not be reliable:UserWarning")  # the Trainer's
 @pytest.mark.parametrize("file", FILES)
 def test_a_full_disk_leaves_the_previous_checkpoint_and_nothing_else(file, tmp_path, monkeypatch):
-    options = SAVING | {"save_total_limit": 1}
-    unbroken = run(AdversarialTrainer, tmp_path / "unbroken", options=options, method=FreeLB())
+    def trained(folder, **kwargs):
+        method = FreeLB()
+        method.register_buffer("large", torch.zeros(100_000))
+        options = SAVING | {"save_total_limit": 1}
+        return run(AdversarialTrainer, tmp_path / folder, options=options, method=method, **kwargs)
+
+    unbroken = trained("unbroken")
     save = Trainer._save_checkpoint
 
     def on_a_full_disk(trainer, *args, **kwargs):
@@ -150,11 +155,10 @@ def test_a_full_disk_leaves_the_previous_checkpoint_and_nothing_else(file, tmp_p
         patch.setattr(Trainer, "_save_checkpoint", on_a_full_disk)
         message = r"cannot write .*checkpoint-6: .*; free space and resume from .*checkpoint-3$"
         with pytest.raises(InputError, match=message) as caught:
-            run(AdversarialTrainer, tmp_path / "run", options=options, method=FreeLB())
+            trained("run")
     assert "\n" not in str(caught.value)
     assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-3"]
-    resumed = run(AdversarialTrainer, tmp_path / "run", options=options, method=FreeLB(), resume=True)
-    assert same(weights(resumed.model), weights(unbroken.model))
+    assert same(weights(trained("run", resume=True).model), weights(unbroken.model))
 
 
 def test_a_full_disk_at_the_first_checkpoint_or_at_its_last_file_leaves_none(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ Nothing heavy is imported here, so that `sparring --help` answers at once.
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -34,14 +35,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the command and its flags; the process's own where None.
     """
     try:
-        return _dispatch(list(sys.argv[1:] if argv is None else argv))
+        status = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        # sys.stdout.flush()  # else a reader that has left is noticed only when Python ends
+        return status
     except InputError as error:
         return _fail(str(error))
     except KeyboardInterrupt as stop:
         print(f"\nsparring: interrupted{''.join(f'; {what}' for what in stop.args)}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # as in `sparring predict | head`
-        sys.stderr.close()  # or Python would complain at its end that it can't flush
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         return 0
     except OSError as error:
         if error.filename is None and error.errno != errno.ENOSPC:

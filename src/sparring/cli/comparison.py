@@ -12,6 +12,9 @@ from sparring.data import Examples
 from sparring.evaluation import Evaluation, Leaks
 from sparring.method import Passes
 
+RESULTS = "evaluation.json"
+"""Not the name of a run's results, so that neither takes the other's folder for its own."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -74,7 +77,7 @@ def write(output: Path, found: list[Found], about: dict[str, Any], examples: Exa
         for one in found
     }
     data = {"source": examples.source, "examples": len(examples), "sha256": examples.data_hash()}
-    write_json(output / "results.json", {"models": models, "data": data, **about, **record.provenance()})
+    write_json(output / RESULTS, {"models": models, "data": data, **about, **record.provenance()})
 
 
 def show(output: Path, found: list[Found]) -> None:
@@ -100,7 +103,7 @@ def show(output: Path, found: list[Found]) -> None:
         [
             ("Attack", first.attack),
             ("Unit", units),
-            ("Saved", f"{output}: results.json, robustness.png and .svg, each example's answers in .jsonl"),
+            ("Saved", f"{output}: {RESULTS}, robustness.png and .svg, each example's answers in .jsonl"),
         ]
     )
 

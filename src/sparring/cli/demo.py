@@ -15,7 +15,7 @@ class Options:
     Args:
         train_size: how many reviews to train on.
         epochs: passes over them.
-        limit: how many reviews to evaluate on.
+        limit: how many reviews to measure on.
         output: the folder for both runs and their comparison, which replace those of an earlier demo.
     """
 
@@ -27,7 +27,9 @@ class Options:
 
 def run(options: Options) -> int:
     """Run the commands, and print each before."""
-    size = f"--train-size {options.train_size} --epochs {options.epochs} --max-length 64".split()
+    size = (
+        f"--train-size {options.train_size} --held-out-size {options.limit} --epochs {options.epochs}".split()
+    )
     folders = {name: str(Path(options.output) / name) for name in ("plain", "freelb")}
     commands = [
         ["train", "--method", name, *size, "--output", folder, "--overwrite"]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from sparring.attacks import EmbeddingPGD
 from sparring.cli import console
 from sparring.cli.choice import ball_of
-from sparring.cli.comparison import Found, Subject, show, write
+from sparring.cli.comparison import RESULTS, Found, Subject, show, write
 from sparring.cli.folder import DEFAULT, RunFolder, check_free, check_there
 from sparring.cli.texts import Texts
 from sparring.data import Examples, LabelSet, subset
@@ -88,7 +88,7 @@ def run(options: Options) -> int:
     _check(options)
     subjects = _subjects(options.model)
     output = Path(options.output or Path(options.model[0]) / "evaluation")
-    check_free(output, output / "results.json", "evaluation", overwrite=options.overwrite)
+    check_free(output, output / RESULTS, "evaluation", overwrite=options.overwrite)
     console.title(f"Evaluating {', '.join(subject.name for subject in subjects)}")
     examples = _examples(options, subjects[0])
     console.facts([("Data", f"{examples.source}: {len(examples):,} examples")])

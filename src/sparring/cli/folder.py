@@ -63,9 +63,8 @@ class RunFolder:
             raise InputError(f"{self.path} holds no run to resume: leave out --resume to start one")
         before, now = flat(read_yaml(self.config)), flat(config)
         keys = {*before, *now} - IMMATERIAL
-        for key in sorted(
-            keys, key=lambda key: (key != "method.name", key)
-        ):  # another has other arguments too
+        # The method's name comes first: another has other arguments too.
+        for key in sorted(keys, key=lambda key: (key != "method.name", key)):
             if before.get(key) != now.get(key):
                 was, is_now = _shown(before.get(key)), _shown(now.get(key))
                 raise InputError(

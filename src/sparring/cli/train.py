@@ -71,6 +71,7 @@ class Options(Output, Training, Texts):
         validation: a file of its own; where the data have none, a tenth of the training data.
         test: likewise.
         train_size: train on so many of the training examples only.
+        held_out_size: measure on so many of the validation and of the test examples only.
         method: the method, and its arguments.
         start_step: train plainly before this step.
         every: play the method on every N-th step only, and train plainly on the others.
@@ -81,6 +82,7 @@ class Options(Output, Training, Texts):
     validation: str | None = None
     test: str | None = None
     train_size: int | None = None
+    held_out_size: int | None = None
     method: Choice = field(default_factory=Choice)
     start_step: int = 0
     every: int = 1
@@ -130,8 +132,9 @@ def _check(options: Options) -> None:
     for name in ("weight_decay", "warmup", "save_steps", "seed"):
         check(name, numbers[name], least=0)
     check("learning_rate", options.learning_rate, above=0)
-    if options.train_size is not None:
-        check("train_size", options.train_size, least=1)
+    for name in ("train_size", "held_out_size"):
+        if numbers[name] is not None:
+            check(name, numbers[name], least=1)
     if options.warmup > 1:
         raise InputError(f"warmup is {options.warmup}, but must be a share of the steps, from 0 to 1")
 
@@ -139,11 +142,15 @@ def _check(options: Options) -> None:
 def _data(options: Options) -> Split:
     data = options.read_split(validation=options.validation, test=options.test)
     console.facts([("Data", f"{data.train.source}: {data.summary()}")])
-    if options.train_size is None:
-        return data
-    train = subset(data.train, options.train_size)
-    console.facts([("", f"trained on {len(train):,} of them, each label in proportion")])
-    return replace(data, train=train)
+    if options.train_size is not None:
+        data = replace(data, train=subset(data.train, options.train_size))
+    if options.held_out_size is not None:
+        validation, test = (subset(part, options.held_out_size) for part in (data.validation, data.test))
+        data = replace(data, validation=validation, test=test)
+    if options.train_size is not None or options.held_out_size is not None:
+        used = ", ".join(f"{part} {count:,}" for part, count in data.counts.items())
+        console.facts([("", f"used of these: {used}, each label in proportion")])
+    return data
 
 
 def _shares(examples: Examples, labels: LabelSet) -> str:

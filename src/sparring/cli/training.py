@@ -156,6 +156,7 @@ def _arguments(job: Job) -> TrainingArguments:
         warmup_steps=ceil(options.warmup * steps),
         seed=options.seed,
         bf16=options.bf16,
+        use_cpu=not torch.accelerator.is_available(),
         eval_strategy="epoch",
         save_strategy="epoch",
         save_total_limit=KEPT,
@@ -178,12 +179,15 @@ def _metrics(prediction: Any) -> dict[str, float]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Inside, transformers draws no bar for each file that it writes."""
-    bars = logging.is_progress_bar_enabled()
+    """Inside, transformers draws no bar for each file that it writes, and keeps its thoughts on clocks to itself."""
+    bars, rotation = logging.is_progress_bar_enabled(), logging.get_logger("transformers.trainer_utils")
+    level = rotation.level
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    rotation.setLevel(logging.ERROR)  # else it warns where two checkpoints have one time of writing
     try:
         yield
     finally:
+        rotation.setLevel(level)
         if bars:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 

@@ -94,7 +94,7 @@ class AdversarialMixin(_Trainer):
             seen["loss"], seen["kwargs"] = loss, kwargs
 
         def forward(model: nn.Module, batch: Any) -> dict[str, Any]:
-            batch = copy(batch)  # compute_loss may take the labels out
+            batch = copy(batch)  # a subclass may take something out
             swapped = _replaced(self, "compute_loss", computed)
             with swapped, _replaced(self.accelerator, "backward", held_back):
                 if model.training:
@@ -186,7 +186,7 @@ class AdversarialMixin(_Trainer):
             (folder / STATE).unlink(missing_ok=True)  # not complete until it is written anew
         try:
             super()._save_checkpoint(model, trial, *args, **kwargs)
-        except (OSError, RuntimeError, SafetensorError) as error:
+        except (OSError, RuntimeError, SafetensorError, InputError) as error:
             why = str(error) if isinstance(error, SafetensorError) else disk_error(error)
             if why is None or _is_complete(folder):  # complete: it failed later, on its way to the hub
                 raise
