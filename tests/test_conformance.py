@@ -34,8 +34,8 @@ from tests.conformance_models import MODELS, Subject
 
 # Each takes a factor on all its sizes, and what is common to all methods; sizes are such that radii bind.
 METHODS: dict[str, Callable[..., Method]] = {
-    "plain": lambda _size, **common: Plain(**common),
     "fgm": lambda size, **common: FGM(epsilon=0.2 * size, **common),
+    "plain": lambda _size, **common: Plain(**common),
     "fgm, mean, L1, tokens": lambda size, **common: FGM(
         epsilon=0.2 * size, mean=True, ball=L1(over="token"), **common
     ),

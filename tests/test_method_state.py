@@ -96,7 +96,8 @@ def test_one_line_says_what_a_method_does_to_a_model(caplog):
     [FGM(epsilon=0.3), FGSM(ball=Linf(0.2)), PGD(ball=L2(0.5, over="token")), FreeLB(site=Weight(), seed=3)],
 )
 def test_a_description_is_the_call_that_makes_the_method(method):
-    again = eval(method.describe(), {**vars(sparring), "inf": math.inf})
+    names = {name: getattr(sparring, name) for name in sparring.__all__}
+    again = eval(method.describe(), {**names, "inf": math.inf})
     assert again.describe() == method.describe()
     assert type(again) is type(method)
 

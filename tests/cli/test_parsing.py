@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -96,7 +97,10 @@ def test_wrappers_delay_and_thin():
     assert isinstance(method.method.method, FGM)
 
 
-# -- files -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("text", ["#1 String", "~", "a: b", "12", "true", "'a'", " a "])
+def test_text_stays_as_it_is_in_a_flag_and_in_a_file(text, config):
+    assert parse(Options, ["--text-column", text], command="train").text_column == text
+    assert parsed(config(f"text_column: {json.dumps(text)}")).text_column == text
 
 
 @pytest.fixture
@@ -106,6 +110,9 @@ def config(tmp_path):
         return "--config run.yaml"
 
     return write
+
+
+# -- files -------------------------------------------------------------------------------------------------------
 
 
 def test_flags_win_over_the_file_wherever_they_stand(config):

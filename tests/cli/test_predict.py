@@ -42,6 +42,9 @@ def test_pairs_are_labelled(trained, sparring):
     assert done.status == 0
     (answer,) = (json.loads(line) for line in Path("a.jsonl").read_text(encoding="utf-8").splitlines())
     assert (answer["text"], answer["pair"]) == ("a film", "a witty plot")
+    done = sparring(f"predict --model {trained} --text", "a film", "--pair", "a witty plot")
+    assert done.out.splitlines()[0].split() == ["label", "probability", "text", "pair"]
+    assert done.out.splitlines()[1].endswith("a film   a witty plot")
 
 
 def test_texts_are_cut_as_in_training_or_as_asked(trained, sparring):

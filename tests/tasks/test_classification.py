@@ -205,6 +205,10 @@ def test_the_calibration_error_of_known_cases() -> None:
     assert expected_calibration_error(torch.zeros(3), torch.zeros(3, dtype=torch.bool)) == 0
 
 
+def test_the_prediction_is_the_largest_logit_though_the_probabilities_tie() -> None:
+    assert metrics(torch.tensor([[0.0, 1e-20]]), [1])["accuracy"] == 1
+
+
 def test_logits_that_are_not_finite_are_wrong() -> None:
     logits = torch.tensor([[math.nan, 0.0], [math.inf, 0.0], [50.0, 0.0], [0.0, 50.0]])
     found = metrics(logits, [0, 0, 0, 1])

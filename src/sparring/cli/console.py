@@ -81,15 +81,16 @@ class Bar:
             TimeRemainingColumn(compact=True),
             TextColumn("left"),
             console=_console(),
-            disable=not self.drawn,
             transient=True,
         )
         self._task = self._progress.add_task(what, total=total, completed=done, figures="")
-        self._progress.start()
+        if self.drawn:
+            self._progress.start()
 
     def close(self) -> None:
         """Take it away."""
-        self._progress.stop()
+        if self.drawn:
+            self._progress.stop()
 
     def at(self, done: int, what: str = "", figures: str = "") -> None:
         """So many steps are done; `what` says which part that is, `figures` what is known."""

@@ -47,7 +47,7 @@ def parse(options: type[T], argv: list[str], *, command: str) -> T | None:
         raise InputError(" ".join([_flag(key), *rest])) from None
     if method is not None:
         found["method"] = Choice(method, found.get("method", {}))
-    return options(**found)
+    return options(**{**found, **_verbatim(options, given, content)})
 
 
 def split(argv: list[str]) -> Given:
@@ -119,6 +119,17 @@ def _method(options: type[Any], given: Given, content: dict[str, Any]) -> str | 
     if of_file and name == in_file:
         content["method"] = of_file
     return name
+
+
+def _verbatim(options: type[Any], given: Given, content: dict[str, Any]) -> dict[str, str | None]:
+    """Text as it was given: jsonargparse reads it as YAML where it may be missing, so that `#1 String` would be."""
+    found: dict[str, str | None] = {}
+    for key, hint in get_type_hints(options).items():
+        if hint == str | None and key in given:
+            found[key] = None if given[key] == ["null"] else given[key][0]
+        elif hint == str | None and isinstance(content.get(key), str):
+            found[key] = content[key]
+    return found
 
 
 def _argument(

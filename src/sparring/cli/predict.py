@@ -61,8 +61,9 @@ def run(options: Options) -> int:
         Path(options.output).write_text(lines, encoding="utf-8")
         console.facts([("Saved", f"{options.output}: {len(examples):,} answers")])
     elif options.text:
-        rows = [[answer["label"], f"{answer['probability']:.3f}", answer["text"]] for answer in answers]
-        console.table(["label", "probability", "text"], rows, text=3)
+        texts = ["text", "pair"] if options.pair else ["text"]
+        rows = [[a["label"], f"{a['probability']:.3f}", *(a[name] for name in texts)] for a in answers]
+        console.table(["label", "probability", *texts], rows, text=4)
     else:
         sys.stdout.write(lines)
     return 0

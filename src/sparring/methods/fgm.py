@@ -75,7 +75,7 @@ class FGSM(FGM):
     """Fast gradient sign method: `FGM` in the Linf ball, every coordinate moved by `epsilon`.
 
     Goodfellow, Shlens, Szegedy 2015, "Explaining and harnessing adversarial examples"
-    (https://arxiv.org/abs/1412.6572).
+    (https://arxiv.org/abs/1412.6572). Prefer it where you compare with work that uses the sign.
     """
 
     def __init__(

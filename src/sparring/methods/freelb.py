@@ -19,6 +19,8 @@ class FreeLB(Method):
     (https://arxiv.org/abs/1909.11764), algorithm 1. Costs K full passes and no other: each backward gives the
     parameters' share and the step of `delta`. All K passes share one dropout mask.
 
+    Prefer it where accuracy is what you want; it is the method to try first.
+
     Args:
         steps: K, 2 to 4 in the paper. The published fairseq code takes K + 1 passes of weight 1 / (K + 1):
             that is `steps=K + 1` here.

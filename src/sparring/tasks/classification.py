@@ -147,8 +147,8 @@ def metrics(logits: Tensor, labels: Tensor | Sequence[int]) -> dict[str, float]:
     """
     labels = torch.as_tensor(labels)
     finite = logits.isfinite().all(1)
-    confidence, predictions = logits.double().softmax(1).max(1)
-    predictions, confidence = predictions.where(finite, -1), confidence.where(finite, 0)
+    predictions = logits.argmax(1).where(finite, -1)  # not the softmax's: rounding makes ties in it
+    confidence = logits.double().softmax(1).amax(1).where(finite, 0)
     right = predictions == labels
     return {
         "accuracy": right.double().mean().item(),
