@@ -180,6 +180,14 @@ def test_a_huge_perturbation_is_projected_into_the_ball(kind, over, scale, dtype
         torch.testing.assert_close(sizes, torch.full_like(sizes, 0.7))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("radius", [0.0, 0.7])
+@pytest.mark.parametrize("size", [1e-309, 5e-324])
+def test_a_perturbation_too_small_to_divide_by_stays_finite(kind, radius, size):
+    delta = torch.full((EXAMPLES, TOKENS, HIDDEN), size, dtype=torch.float64)
+    assert torch.equal(kind(radius).project(delta), delta if radius else torch.zeros_like(delta))
+
+
 # -- starts --------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -252,3 +256,29 @@ def test_figures_are_means_since_the_last_reading():
     losses = [method(model, tiny.batch(seed=i)).item() for i in range(3)]
     assert_close(method.read_figures(), {"adv/loss_clean": sum(losses) / 3, "adv/skipped": 0.0})
     assert method.read_figures() == {"adv/skipped": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("configured", "expected"),
+    [
+        ("", "sparring: Plain("),
+        ("logging.basicConfig()", "INFO:sparring:Plain("),
+        ("import sparring.method\nlogging.getLogger('sparring').setLevel('WARNING')", ""),
+    ],
+)
+def test_the_status_line_is_seen_once_unless_the_application_logs_otherwise(configured, expected):
+    script = (
+        f"import logging\n{configured}\nfrom sparring import Plain\nfrom tests.tiny import batch, bert\n"
+        "Plain()(bert(), batch())"
+    )
+    root = Path(__file__).parents[1]
+    path = os.pathsep.join([str(root), str(root / "src")])
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line for line in done.stderr.splitlines() if "Plain(" in line]
+    assert [line[: len(expected)] for line in lines] == [expected] * bool(expected)

@@ -104,7 +104,9 @@ class L2(Ball):
     def project(self, delta: Tensor) -> Tensor:
         if math.isinf(self.radius):
             return delta
-        return delta * (self.radius / _nonzero(self.norm(delta))).clamp(max=1)
+        norm = _nonzero(self.norm(delta))
+        radius = torch.full_like(norm, self.radius)  # a number over a tensor is a product with 1 / tensor
+        return delta * (radius / norm).clamp(max=1)
 
     def _spread_scale(self, support: Tensor) -> Tensor:
         return self.norm(support)

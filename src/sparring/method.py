@@ -28,6 +28,11 @@ from sparring.randomness import Stream, devices_of
 from sparring.sites import Embeddings, Site, Target
 
 logger = logging.getLogger("sparring")
+logger.setLevel(logging.INFO)
+_default = logging.StreamHandler()  # a method that isn't seen to start may as well not have been attached
+_default.setFormatter(logging.Formatter("sparring: %(message)s"))
+_default.addFilter(lambda _record: not logging.getLogger().handlers)  # else the application decides
+logger.addHandler(_default)
 
 Number = TypeVar("Number", int, float)
 

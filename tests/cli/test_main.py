@@ -56,7 +56,10 @@ def test_the_version_is_the_packages(sparring):
 
 
 def test_an_unknown_command_is_refused_with_the_nearest(refused):
-    assert refused("evalute") == "unknown command 'evalute': did you mean 'evaluate'? `sparring --help` lists them"
+    assert (
+        refused("evalute")
+        == "unknown command 'evalute': did you mean 'evaluate'? `sparring --help` lists them"
+    )
 
 
 def raising(error):

@@ -20,6 +20,8 @@ def test_every_method_is_listed_with_its_cost_its_words_and_its_paper(name, spar
 
 def test_what_is_said_comes_from_the_docstring():
     what, when, paper = about(METHODS["pgd"])
-    assert what == "Projected gradient descent training: K ascent steps, then train on the point where they end."
+    assert (
+        what == "Projected gradient descent training: K ascent steps, then train on the point where they end."
+    )
     assert when.startswith("Prefer it where robustness in a known ball is what you want")
     assert paper == "Madry et al. 2018, https://arxiv.org/abs/1706.06083"

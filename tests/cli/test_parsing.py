@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from sparring import FGM, PGD, Delayed, Embeddings, Every, FreeLB, InputError, L2, Linf, Output, Weight
+from sparring import FGM, L2, PGD, Delayed, Embeddings, Every, FreeLB, InputError, Linf, Output, Weight
 from sparring.cli.choice import Choice
 from sparring.cli.evaluate import Options as EvaluateOptions
 from sparring.cli.parsing import parse
@@ -47,9 +47,17 @@ def test_lists_take_several_values_and_keep_text_as_it_is():
 
 
 def test_a_methods_arguments_are_flags():
-    method = built("--method pgd --method.steps 2 --method.step-size 0.25 --method.dropout fresh --method.unit 1")
+    method = built(
+        "--method pgd --method.steps 2 --method.step-size 0.25 --method.dropout fresh --method.unit 1"
+    )
     assert isinstance(method, PGD)
-    assert (method.steps, method.step_size, method.dropout, method.unit, method.seed) == (2, 0.25, "fresh", 1.0, 3)
+    assert (method.steps, method.step_size, method.dropout, method.unit, method.seed) == (
+        2,
+        0.25,
+        "fresh",
+        1.0,
+        3,
+    )
     fgm = built("--method fgm --method.mean")
     assert isinstance(fgm, FGM)
     assert fgm.mean
@@ -58,7 +66,9 @@ def test_a_methods_arguments_are_flags():
 def test_a_ball_is_the_methods_own_but_for_what_is_given():
     assert built("--method pgd").ball == L2(0.2)
     assert built("--method fgsm").ball == Linf()
-    assert built("--method pgd --method.ball.kind linf --method.ball.over token").ball == Linf(0.2, over="token")
+    assert built("--method pgd --method.ball.kind linf --method.ball.over token").ball == Linf(
+        0.2, over="token"
+    )
     assert built("--method pgd --method.ball.radius inf").ball == L2(math.inf)
 
 
@@ -112,7 +122,7 @@ def config(tmp_path):
     return write
 
 
-# -- files -------------------------------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------------------
 
 
 def test_flags_win_over_the_file_wherever_they_stand(config):
@@ -186,7 +196,10 @@ def test_a_file_that_is_not_there_or_no_text_is_refused(refused, tmp_path):
         ("train --select worst", "--select is 'worst', but must be one of last, best"),
         ("train --method.unit x", "--method.unit is 'x', but must be a number"),
         ("evaluate --radii 0 x", "--radii is 'x', but must be a number"),
-        ("train reviews.csv", "unexpected 'reviews.csv': every argument has a flag, as in --data reviews.csv"),
+        (
+            "train reviews.csv",
+            "unexpected 'reviews.csv': every argument has a flag, as in --data reviews.csv",
+        ),
         ("train --data a b", "unexpected 'b' after --data a: it takes one value"),
         ("train --data", "--data needs a value"),
         ("train --config", "--config needs a value"),

@@ -8,12 +8,17 @@ from tests.cli.conftest import reviews, write
 
 
 def test_texts_given_are_labelled_in_a_table(trained, sparring):
-    done = sparring(f"predict --model {trained} --text", "a witty film", "the cast is dull, and so is the plot")
+    done = sparring(
+        f"predict --model {trained} --text", "a witty film", "the cast is dull, and so is the plot"
+    )
     assert (done.status, done.err) == (0, "")
     header, *lines = done.out.splitlines()
     assert header.split() == ["label", "probability", "text"]
     assert [line.split(maxsplit=2)[0] for line in lines] == ["positive", "negative"]
-    assert [line.split(maxsplit=2)[2] for line in lines] == ["a witty film", "the cast is dull, and so is the plot"]
+    assert [line.split(maxsplit=2)[2] for line in lines] == [
+        "a witty film",
+        "the cast is dull, and so is the plot",
+    ]
     assert all(0.5 < float(line.split()[1]) <= 1 for line in lines)
 
 
@@ -27,7 +32,9 @@ def test_data_are_labelled_line_by_line(trained, data, sparring):
     assert sum(right) > 90
     first = answers[0]
     assert set(first["probabilities"]) == {"negative", "positive"}
-    assert first["probability"] == first["probabilities"][first["label"]] == max(first["probabilities"].values())
+    assert (
+        first["probability"] == first["probabilities"][first["label"]] == max(first["probabilities"].values())
+    )
 
 
 def test_data_need_no_labels_and_answers_go_to_a_file(trained, sparring, tmp_path):
@@ -38,7 +45,9 @@ def test_data_need_no_labels_and_answers_go_to_a_file(trained, sparring, tmp_pat
 
 
 def test_pairs_are_labelled(trained, sparring):
-    done = sparring(f"predict --model {trained} --text", "a film", "--pair", "a witty plot", "--output", "a.jsonl")
+    done = sparring(
+        f"predict --model {trained} --text", "a film", "--pair", "a witty plot", "--output", "a.jsonl"
+    )
     assert done.status == 0
     (answer,) = (json.loads(line) for line in Path("a.jsonl").read_text(encoding="utf-8").splitlines())
     assert (answer["text"], answer["pair"]) == ("a film", "a witty plot")

@@ -36,7 +36,7 @@ def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-# -- what a run leaves -------------------------------------------------------------------------------------------
+# -- what a run leaves ---------------------------------------------------------------------------------------
 
 
 def test_a_run_learns_and_says_what_it_did(short, sparring, tmp_path):
@@ -173,7 +173,7 @@ def test_the_best_epochs_model_can_be_kept(short, sparring):
     assert results("last")["metrics"]["validation"]["accuracy"] == epochs[-1]
 
 
-# -- resuming ----------------------------------------------------------------------------------------------------
+# -- resuming ------------------------------------------------------------------------------------------------
 
 
 class KilledError(Exception):
@@ -218,7 +218,8 @@ def test_ctrl_c_says_how_to_go_on(short, trained, sparring, monkeypatch):
         done = sparring(f"train {short} --output run")
     assert done.status == 130
     assert done.err == (
-        "\nsparring: interrupted; step 10 is kept, `sparring train --resume --output run` goes on from there\n"
+        "\nsparring: interrupted; step 10 is kept, "
+        "`sparring train --resume --output run` goes on from there\n"
     )
     assert sparring("train --resume --output run").status == 0
     assert same("run", trained)
@@ -245,7 +246,17 @@ def test_a_run_stopped_after_its_last_step_only_has_to_be_saved(short, trained, 
 def test_a_killed_process_goes_on_and_ends_as_if_unbroken(short, trained, sparring):
     source = str(Path(package.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "sparring", "train", *short.split(), "--save-steps", "1", "--output", "run"]
+    command = [
+        sys.executable,
+        "-m",
+        "sparring",
+        "train",
+        *short.split(),
+        "--save-steps",
+        "1",
+        "--output",
+        "run",
+    ]
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
         while not any(Path("run/checkpoints").glob("checkpoint-[6-9]/trainer_state.json")):
             assert process.poll() is None
@@ -302,17 +313,22 @@ def test_there_must_be_a_run_to_resume(refused, tmp_path):
     assert refused("train --resume --output run") == message
 
 
-# -- the output folder -------------------------------------------------------------------------------------------
+# -- the output folder ---------------------------------------------------------------------------------------
 
 
 def test_a_folder_with_another_run_is_refused_unless_it_is_to_be_replaced(short, trained, refused, sparring):
     shutil.copytree(trained, "run")
+    Path("run/evaluation").mkdir()
+    Path("run/notes.txt").touch()
     assert refused(f"train {short} --output run") == (
-        "run holds another run: choose another --output, go on with it by --resume, or replace it by --overwrite"
+        "run holds another run: choose another --output, go on with it by --resume, or replace it by "
+        "--overwrite"
     )
     assert sparring(f"train {short} --method plain --epochs 1 --output run --overwrite").status == 0
     assert results("run")["training"]["passes"]["full"] == 10
     assert [path.name for path in Path("run/checkpoints").iterdir()] == ["checkpoint-10"]
+    assert not Path("run/evaluation").exists()  # of the model that was there
+    assert Path("run/notes.txt").exists()
 
 
 def test_a_folder_with_other_files_is_never_replaced(short, refused, tmp_path):

@@ -36,8 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         status = _dispatch(list(sys.argv[1:] if argv is None else argv))
-        # sys.stdout.flush()  # else a reader that has left is noticed only when Python ends
-        return status
+        sys.stdout.flush()  # else a reader that has left is noticed only when Python ends
     except InputError as error:
         return _fail(str(error))
     except KeyboardInterrupt as stop:
@@ -50,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is None and error.errno != errno.ENOSPC:
             raise  # not about a file of the user's
         return _fail(f"{error.filename or 'writing'}: {error.strerror}")
+    return status
 
 
 def _dispatch(arguments: list[str]) -> int:

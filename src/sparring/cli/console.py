@@ -107,18 +107,14 @@ class Bar:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Inside, the library's log is shown."""
-    log, handler = logging.getLogger("sparring"), _Lines()
-    level, propagate = log.level, log.propagate
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    log.propagate = False
+    """Inside, the library's log is shown here, and here only; once, however often this is entered."""
+    log = logging.getLogger("sparring")
+    handlers, propagate = log.handlers, log.propagate
+    log.handlers, log.propagate = [_Lines()], False
     try:
         yield
     finally:
-        log.removeHandler(handler)
-        log.setLevel(level)
-        log.propagate = propagate
+        log.handlers, log.propagate = handlers, propagate
 
 
 class _Lines(logging.Handler):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from sparring.cli import main
 
+LEARNING_RATE = 1e-4  # twice the usual: the demo takes few steps
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -19,17 +21,16 @@ class Options:
         output: the folder for both runs and their comparison, which replace those of an earlier demo.
     """
 
-    train_size: int = 1200
-    epochs: int = 3
-    limit: int = 400
+    train_size: int = 1000
+    epochs: int = 2
+    limit: int = 200
     output: str = "runs/demo"
 
 
 def run(options: Options) -> int:
     """Run the commands, and print each before."""
-    size = (
-        f"--train-size {options.train_size} --held-out-size {options.limit} --epochs {options.epochs}".split()
-    )
+    size = f"--train-size {options.train_size} --held-out-size {options.limit}".split()
+    size += f"--epochs {options.epochs} --learning-rate {LEARNING_RATE}".split()
     folders = {name: str(Path(options.output) / name) for name in ("plain", "freelb")}
     commands = [
         ["train", "--method", name, *size, "--output", folder, "--overwrite"]

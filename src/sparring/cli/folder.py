@@ -15,6 +15,12 @@ from sparring.errors import InputError
 DEFAULT = "runs/default"
 """Where a run goes, and comes from, that is given no folder."""
 
+OURS = (
+    *("config.yaml", "train_hashes.txt", "checkpoints", "evaluation", "method.pt", "results.json"),
+    *("config.json", "model*.safetensors*", "*token*.json", "vocab.*", "merges.txt", "*.model"),
+)
+"""What a run, and `save_pretrained`, write: what `--overwrite` deletes. Other files in the folder stay."""
+
 IMMATERIAL = {"output", "save_steps"}
 """Flags that change nothing about the result, so that a resumed run may have others."""
 
@@ -76,11 +82,23 @@ class RunFolder:
         """Clear away a run that is replaced, and write down what this one is."""
         import yaml
 
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
-        for file in (self.results, self.hashes):
-            file.unlink(missing_ok=True)
+        for path in [path for pattern in OURS for path in self.path.glob(pattern)]:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         self.path.mkdir(parents=True, exist_ok=True)
         write_text(self.config, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+
+    def forget(self) -> None:
+        """Take away what `begin` and `keep_texts` wrote, where the run never got as far as a checkpoint."""
+        if self.checkpoints.is_dir() and any(self.checkpoints.iterdir()):
+            return
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        for file in (self.config, self.hashes):
+            file.unlink(missing_ok=True)
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
 
     def keep_texts(self, hashes: list[str]) -> None:
         """Note which texts the run trains on.

@@ -122,7 +122,7 @@ def _method(options: type[Any], given: Given, content: dict[str, Any]) -> str | 
 
 
 def _verbatim(options: type[Any], given: Given, content: dict[str, Any]) -> dict[str, str | None]:
-    """Text as it was given: jsonargparse reads it as YAML where it may be missing, so that `#1 String` would be."""
+    """Text as it was given. Jsonargparse reads it as YAML where it may be None, in which `#1 String` is."""
     found: dict[str, str | None] = {}
     for key, hint in get_type_hints(options).items():
         if hint == str | None and key in given:

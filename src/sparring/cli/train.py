@@ -116,7 +116,11 @@ def run(options: Options) -> int:
     if not options.resume:
         folder.begin(options.config())
     folder.keep_texts(data.train.hashes())
-    fitted = training.fit(job)
+    try:
+        fitted = training.fit(job)
+    except InputError:
+        folder.forget()
+        raise
     metrics = training.save(job)
     found = {"metrics": metrics, "training": fitted, "labels": list(labels.names)}
     write_json(folder.results, {**found, **_about(options, data, method)})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from logging import ERROR
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +33,9 @@ if TYPE_CHECKING:
 
     from sparring.cli.train import Options
     from sparring.tasks.classification import Features
+
+SITE = "--method.site.kind output --method.site.module NAME"
+"""How the command line says what the library's messages call `site=Output('...')`."""
 
 KEPT = 2
 """Checkpoints kept: the newest, and the best too where it is to be selected."""
@@ -108,6 +114,8 @@ def fit(job: Job) -> dict[str, Any]:
             trainer.train(resume_from_checkpoint=last)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_how_to_resume(job)) from None
+    except InputError as error:
+        raise InputError(re.sub(r"site=Output\('.*?'\)", SITE, str(error))) from error
     finally:
         watch.close()
     return {
@@ -179,13 +187,19 @@ def _metrics(prediction: Any) -> dict[str, float]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Inside, transformers draws no bar for each file that it writes, and keeps its thoughts on clocks to itself."""
+    """Inside, transformers draws no bar for each file that it writes, and doesn't warn of coarse clocks.
+
+    It does that, in its log or as a warning, where two checkpoints were written at the same time, and goes by
+    their numbers then, which is right.
+    """
     bars, rotation = logging.is_progress_bar_enabled(), logging.get_logger("transformers.trainer_utils")
     level = rotation.level
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    rotation.setLevel(logging.ERROR)  # else it warns where two checkpoints have one time of writing
+    rotation.setLevel(ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="mtime may not be reliable")
+            yield
     finally:
         rotation.setLevel(level)
         if bars:
