@@ -53,8 +53,9 @@ docs: venv
 		torch==$(OLDEST_TORCH) --editable '.[huggingface,cli,data,quickstart,test]'
 	touch $@
 
+# Old libraries warn of what newer Pythons and numpys deprecate, so here warnings are not errors.
 test-oldest: .venv-oldest/made
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(OLDEST)/python -m pytest -m "not slow" -n $(WORKERS)
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(OLDEST)/python -m pytest -W default -m "not slow" -n $(WORKERS)
 
 wheel-test: venv
 	$(PYTEST) -m slow tests/test_wheel.py

@@ -1,4 +1,4 @@
-"""Every Python block of README.md runs, on the real embedded model; its commands are there."""
+"""Every Python block of README.md runs, on the real embedded model; its commands, and the docs', are there."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import torch
 from sparring.cli import COMMANDS
 from sparring.methods import METHODS
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMAND_PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
-COMMAND_LINES = re.findall(r"^\$ (?:sparring) (.*?)(?:#.*)?$", README, flags=re.MULTILINE)
+COMMAND_LINES = re.findall(r"^\$ sparring (.*?)(?:#.*)?$", README + COMMAND_PAGE, re.MULTILINE)
 
 
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")
@@ -43,7 +45,7 @@ def test_the_commands_and_their_flags_are_there(capsys):
         method = ["--method", rest[rest.index("--method") + 1]] if "--method" in rest else []
         assert main([name, *method, "--help"]) == 0
         page = capsys.readouterr().out
-        for flag in set(flags) - {"--method"}:
+        for flag in set(flags) - {"--method", "--config"}:
             assert re.search(rf"{re.escape(flag)}\b", page), f"{flag} of `sparring {line}` is no flag"
 
 
