@@ -1,4 +1,4 @@
-"""Every Python block of README.md runs, on the real embedded model; its commands, and the docs', are there."""
+"""README.md's Python blocks run, on the real embedded model; its commands, and the docs', are there."""
 
 from __future__ import annotations
 
