@@ -1,4 +1,4 @@
-"""README.md's Python blocks run, on the real embedded model; its commands, and the docs', are there."""
+"""README.md's Python blocks run, on the real embedded model; its commands are there."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from sparring.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-COMMAND_PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, flags=re.DOTALL | re.MULTILINE)
-COMMAND_LINES = re.findall(r"^\$ sparring (.*?)(?:#.*)?$", README + COMMAND_PAGE, re.MULTILINE)
+COMMAND_LINES = re.findall(r"^\$ sparring (.*?)(?:#.*)?$", README, re.MULTILINE)
 
 
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true:UserWarning")

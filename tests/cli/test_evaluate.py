@@ -158,3 +158,17 @@ def test_a_model_twice_or_none_is_refused(trained, refused):
     message = "there is no run in runs/default yet: `sparring train` makes one, or give --model"
     assert refused("evaluate") == message
     assert refused("predict --text x") == message
+
+
+@pytest.mark.parametrize(
+    "method", ["--method.unit 5", "--method.site.kind output --method.site.module bert.encoder.layer.0"]
+)
+def test_radii_are_in_norms_of_word_embeddings_whatever_the_methods_unit(trained, short, sparring, method):
+    assert sparring(f"train {short} --epochs 1 --method freelb {method} --output other").status == 0
+    assert json.loads(RunFolder("other").results.read_text(encoding="utf-8"))["unit"] is None
+    done = sparring(f"evaluate --model other {trained} {QUICK} --output found")
+    assert done.status == 0
+    models = json.loads(Path("found/evaluation.json").read_text(encoding="utf-8"))["models"]
+    ours = json.loads((trained / "results.json").read_text(encoding="utf-8"))["unit"]
+    for one in models.values():
+        assert one["evaluation"]["unit"] == pytest.approx(ours, rel=0.2)

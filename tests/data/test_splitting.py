@@ -104,6 +104,12 @@ def test_a_split_never_changes() -> None:
     assert subset(found.train, 3, seed=7).rows == [6, 9, 18]
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_rare_label_is_trained_on_though_its_text_has_a_common_label_too(seed: int) -> None:
+    rows = [*((f"text {i}", "common") for i in range(18)), ("both", "common"), ("both", "rare")]
+    assert "rare" in split(made(rows), validation=0.2, test=0.2, seed=seed).train.labels
+
+
 def test_pairs_are_duplicates_only_as_pairs() -> None:
     pairs = [f"pair {i}" for i in range(20)]
     found = split(Examples(["the same premise"] * 20, pairs=pairs, labels=[0, 1] * 10))

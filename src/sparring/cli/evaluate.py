@@ -92,12 +92,14 @@ def run(options: Options) -> int:
     console.title(f"Evaluating {', '.join(subject.name for subject in subjects)}")
     examples = _examples(options, subjects[0])
     console.facts([("Data", f"{examples.source}: {len(examples):,} examples")])
-    units: dict[Any, float | None] = {}
+    units: dict[Any, float] = {}
     found = []
     for subject in subjects:
         # Models made of one base are compared at equal absolute radii, in the unit of the first.
-        unit = units.setdefault(subject.arguments.get("model", subject.path), subject.known.get("unit"))
-        found.append(_evaluated(options, subject, examples, unit))
+        base = subject.arguments.get("model", subject.path)
+        one = _evaluated(options, subject, examples, units.get(base, subject.known.get("unit")))
+        units.setdefault(base, one.evaluation.unit)
+        found.append(one)
     write(output, found, {"arguments": asdict(options)}, examples)
     show(output, found)
     return 0

@@ -162,12 +162,18 @@ def _shares(examples: Examples, labels: LabelSet) -> str:
     return ", ".join(f"{name} {counts[i] / len(examples):.1%}" for i, name in enumerate(labels.names))
 
 
+def _in_word_embeddings(method: Choice) -> bool:
+    """Whether the method's unit is the mean norm of a word embedding, which `evaluate` gives radii in."""
+    site = method.arguments.get("site") or {}
+    return method.arguments.get("unit") is None and site.get("kind", "embeddings") == "embeddings"
+
+
 def _about(options: Options, data: Split, method: Method) -> dict[str, Any]:
     """What `results.json` says beside what was found."""
     return {
         "method": method.describe(),
         "passes_per_batch": vars(method.passes),
-        "unit": method.unit,
+        "unit": method.unit if _in_word_embeddings(options.method) else None,
         "seed": options.seed,
         "arguments": options.config(),
         "data": {
