@@ -144,15 +144,14 @@ def test_predictions_come_in_the_order_of_the_features(encoder: Path, batch_size
     assert (found[0] - found[1]).abs().max() > 0.1
 
 
-def test_batches_hold_texts_of_like_length(encoder: Path) -> None:
+def test_batches_hold_texts_of_like_length_and_no_labels(encoder: Path) -> None:
     model, tokenizer = load_model(encoder, LABELS)
-    rows = features(EXAMPLES, tokenizer, max_length=16)
-    sizes = []
-    model.register_forward_pre_hook(
-        lambda _m, _a, given: sizes.append(given["input_ids"].shape), with_kwargs=True
-    )
+    rows = features(EXAMPLES, tokenizer, max_length=16, labels=LABELS)
+    seen = []
+    model.register_forward_pre_hook(lambda _model, _args, given: seen.append(dict(given)), with_kwargs=True)
     predict(model, rows, collator(tokenizer), batch_size=2)
-    assert sizes == [(2, 7), (2, 4)]
+    assert [batch["input_ids"].shape for batch in seen] == [(2, 7), (2, 4)]
+    assert all("labels" not in batch for batch in seen)
 
 
 # -- metrics ---------------------------------------------------------------------------------------------
@@ -203,6 +202,12 @@ def test_the_calibration_error_of_known_cases() -> None:
     half = torch.tensor([0.5, 0.5, 0.9, 0.9], dtype=torch.float64)
     assert expected_calibration_error(half, torch.tensor([True, False, True, False])) == pytest.approx(0.2)
     assert expected_calibration_error(torch.zeros(3), torch.zeros(3, dtype=torch.bool)) == 0
+
+
+def test_a_confidence_on_a_bin_s_edge_is_in_the_lower_bin() -> None:
+    confidence = torch.tensor([0.5, 0.4], dtype=torch.float64)
+    right = torch.tensor([True, False])
+    assert expected_calibration_error(confidence, right, bins=2) == pytest.approx(abs(0.5 - 0.45))
 
 
 def test_the_prediction_is_the_largest_logit_though_the_probabilities_tie() -> None:
