@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from accelerate import Accelerator
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
@@ -51,6 +52,12 @@ def in_a_plain_loop(wrap, batches, weight):
             method(model, batch, weight=weight)
     optimizer.step()
     return weights(inner)
+
+
+def noted(reductions, bucket):
+    """What DistributedDataParallel calls to reduce gradients itself."""
+    reductions.append(bucket.index())
+    return allreduce_hook(None, bucket)
 
 
 def in_accelerate(batches):
@@ -93,7 +100,14 @@ def main(folder):
     found["resumed"] = in_the_trainer(folder / "d", FreeLB(), **noisy, resume=checkpoint)
     found["files"] = sorted(path.name for path in Path(checkpoint).glob("method*"))
     mine = [collate(examples(16)[i : i + 2]) for i in range(4 * rank, 4 * rank + 4, 2)]
-    found["plain"] = in_a_plain_loop(DistributedDataParallel, mine, weight=0.5)
+    found["reductions"] = []
+
+    def wrap(inner):
+        model = DistributedDataParallel(inner)
+        model.register_comm_hook(found["reductions"], noted)
+        return model
+
+    found["plain"] = in_a_plain_loop(wrap, mine, weight=0.5)
     found["accelerate"] = in_accelerate(mine)
     found["averages"] = averages(rank)
     found["mean"] = mean_over_processes(float(rank), torch.device("cpu"))

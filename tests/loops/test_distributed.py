@@ -77,6 +77,7 @@ def test_a_methods_own_parameters_are_averaged_with_the_models(two, tmp_path):
 def test_a_loop_of_ones_own_averages_once_where_it_says(loop, two):
     big = in_a_plain_loop(lambda model: model, [collate(examples(16)[:8])], weight=1.0)
     assert furthest(two[0][loop], big) < 1e-12
+    assert two[0]["reductions"] == []  # no pass has been synchronised by itself
 
 
 @pytest.mark.slow

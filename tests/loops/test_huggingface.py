@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from accelerate import Accelerator, DistributedType
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file
 from torch import nn
@@ -382,7 +383,14 @@ def test_what_no_method_can_run_under_is_refused(tmp_path):
         run(Muted, tmp_path, method=Plain())
 
 
-def test_a_refused_setting_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(TrainingArguments, "n_gpu", 2)
-    with pytest.raises(InputError, match="DataParallel would split the batch"):
-        AdversarialTrainer(model=classifier(), args=arguments(tmp_path), method=Plain())
+def test_a_setting_that_no_method_can_run_under_is_named(tmp_path, monkeypatch):
+    def refused(message, **options):
+        with pytest.raises(InputError, match=message):
+            AdversarialTrainer(model=classifier(), args=arguments(tmp_path, **options), method=Plain())
+
+    refused("LOMO updates the weights within a backward", optim="lomo")
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingArguments, "n_gpu", 2)
+        refused("DataParallel would split the batch")
+    monkeypatch.setattr(Accelerator, "distributed_type", DistributedType.FSDP)
+    refused("the Trainer under FSDP can't run a method yet: use DDP")

@@ -116,6 +116,12 @@ def test_batches_are_replayed_and_the_steps_stay_those_of_plain_training():
     assert len(method.norms) == 6
 
 
+def test_a_run_may_end_in_the_middle_of_a_pass_over_the_data():
+    method = Asking(replays=2)
+    train(method, loader(6), epochs=1)
+    assert len(method.norms) == 3  # of the 6 that replaying all 3 batches takes
+
+
 def test_a_replayed_accumulation_comes_as_a_whole():
     method = Asking(replays=2)
     train(method, loader(4, size=1), accumulate=2, epochs=2)
