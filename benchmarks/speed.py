@@ -168,6 +168,14 @@ def import_seconds(rounds: int) -> float:
     )
 
 
+def show(table: dict[str, dict[str, float | str]], columns: list[str]) -> None:
+    """Print some columns of the table."""
+    print(f"| step | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
+    for name, row in table.items():
+        print(f"| {name} | {' | '.join(str(row.get(column, '')) for column in columns)} |")
+    print(flush=True)
+
+
 def main() -> None:
     """Measure, print the table, and keep it."""
     parser = argparse.ArgumentParser(
@@ -184,15 +192,13 @@ def main() -> None:
         print_peak(args)
         return
     table = ratios(args)
+    show(table, ["passes", "to a plain pass", "to its passes"])  # now: memory takes minutes more
     plain = peak(args, "plain")
     for name in METHODS:
         table[name]["peak memory to plain"] = round(peak(args, name) / plain, 3)
-    columns = ["passes", "to a plain pass", "to its passes", "peak memory to plain"]
-    print(f"| step | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
-    for name, row in table.items():
-        print(f"| {name} | {' | '.join(str(row.get(column, '')) for column in columns)} |")
+    show(table, ["passes", "peak memory to plain"])
     added = import_seconds(9)
-    print(f"\nimport sparring adds {added:.3f} s to import torch")
+    print(f"importing a method adds {added:.3f} s to import torch")
     if args.output:
         about = {
             "batch_size": args.batch_size,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer, ViTConfig, ViTForImageClassification
@@ -177,3 +178,12 @@ def test_a_part_of_a_file_or_of_the_default(trained, data, refused):
     )
     message = refused(f"predict --model {trained} --split dev")
     assert message == "--split dev is of a data set: give one as --data"
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict --text fine"])
+def test_damaged_results_are_named(trained, refused, command):
+    shutil.copytree(trained, "run")
+    Path("run/results.json").write_text('{"unit": 1.', encoding="utf-8")
+    message = refused(f"{command} --model run")
+    assert message.startswith("run/results.json is damaged (")
+    assert message.endswith("): take it away, or train again")

@@ -417,3 +417,26 @@ def test_ascent_steps_that_were_skipped_are_told(short, sparring, monkeypatch):
 def test_numbers_that_make_no_sense_are_refused(flag, message, short, refused):
     assert refused(f"train {short} --output run {flag}") == message
     assert not Path("run").exists()
+
+
+# -- accumulation --------------------------------------------------------------------------------------------
+
+
+def test_accumulated_batches_train_on_the_gradient_of_the_one_big_batch(model, data, sparring):
+    """Transformers' classifiers would have their micro-batches' means added, not averaged."""
+    shutil.copytree(model, "still")
+    config = json.loads(Path("still/config.json").read_text(encoding="utf-8"))
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    Path("still/config.json").write_text(json.dumps(config | still), encoding="utf-8")
+    first = []
+    for batches in ("--batch-size 30", "--batch-size 16 --accumulate 2", "--batch-size 8 --accumulate 4"):
+        sizes = (
+            "--method.start 0 --method.unit 1"  # a unit is measured on the first batch, which differs here
+        )
+        flags = f"--model still --data {data} --method freelb {sizes} --epochs 1 --max-length 16"
+        assert sparring(f"train {flags} --train-size 30 {batches} --output run --overwrite").status == 0
+        (state,) = Path("run/checkpoints").glob("checkpoint-*/trainer_state.json")
+        first.append(json.loads(state.read_text(encoding="utf-8"))["log_history"][0])
+    for found in first[1:]:
+        for figure in ("loss", "grad_norm"):
+            assert found[figure] == pytest.approx(first[0][figure], rel=1e-4)

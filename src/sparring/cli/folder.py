@@ -45,10 +45,17 @@ class RunFolder:
         self.results = self.path / "results.json"
 
     def known(self) -> dict[str, Any]:
-        """The results; empty where the folder isn't one of `sparring train`, or its run hasn't ended."""
+        """The results; empty where the folder isn't one of `sparring train`, or its run hasn't ended.
+
+        Raises:
+            InputError: they are damaged.
+        """
         if not (self.config.is_file() and self.results.is_file()):
             return {}
-        found: dict[str, Any] = json.loads(self.results.read_text(encoding="utf-8"))
+        try:
+            found: dict[str, Any] = json.loads(self.results.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"{self.results} is damaged ({error}): take it away, or train again") from None
         return found
 
     def check_free(self, *, overwrite: bool) -> None:

@@ -102,6 +102,7 @@ def fit(job: Job) -> dict[str, Any]:
         data_collator=classification.collator(job.tokenizer),
         processing_class=job.tokenizer,
         compute_metrics=_metrics,
+        compute_loss_func=classification.loss,
         method=job.method,
     )
     for callback in (PrinterCallback, ProgressCallback):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sparring.data.labels import LabelSet
@@ -111,6 +112,21 @@ def collator(tokenizer: PreTrainedTokenizerBase) -> Callable[[Features], Any]:
     from transformers import DataCollatorWithPadding
 
     return DataCollatorWithPadding(tokenizer)
+
+
+def loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+    """Cross-entropy for the Trainer's `compute_loss_func`: the mean over the examples of an optimizer step.
+
+    Transformers' classifiers take `num_items_in_batch` and ignore it, so that under accumulation the Trainer
+    adds the means of its micro-batches instead of averaging them.
+
+    Args:
+        outputs: the model's; `outputs["logits"]` is `[examples, classes]`.
+        labels: class ids, `[examples]`.
+        num_items_in_batch: the examples of the optimizer step; None for those of this batch.
+    """
+    total = F.cross_entropy(outputs["logits"], labels, reduction="sum")
+    return total / (len(labels) if num_items_in_batch is None else num_items_in_batch)
 
 
 def predict(
